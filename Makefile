@@ -32,8 +32,9 @@ export GOTOOLCHAIN := auto
 # reports of goroutines that still run. Ours have ended by then.
 export GORACE ?= atexit_sleep_ms=0
 
-# The version of make dist: that of the last tag of git, unless it is given.
+# Of make dist: the version, by default that of the last tag of git, and the platforms, by default all.
 VERSION   ?=
+PLATFORMS ?=
 
 .PHONY: help demo build dist check format tidy test vet lint integration packages soak fuzz bench programs gotestsum shots
 
@@ -61,7 +62,7 @@ build: ## the static binary, as bin/mcp-bridge
 	CGO_ENABLED=0 $(GO) build -tags nomsgpack -trimpath -ldflags "-s -w" -o bin/mcp-bridge ./cmd/bridge
 
 dist: ## the archives of a release, in dist: the same bytes for the same commit
-	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION))
+	@$(GO) run ./deploy/dist -out dist $(if $(VERSION),-version $(VERSION)) $(if $(PLATFORMS),-platforms $(PLATFORMS))
 
 check: format tidy test vet lint integration packages ## all that must pass; CI runs it with RACE=1
 

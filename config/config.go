@@ -66,6 +66,9 @@ type Config struct {
 	// SessionLeft replaces SessionIdle for a session whose client has probably left: one with a child process of its
 	// own whose client closed its event stream. Default 5m.
 	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
+	// ListWait is how long a list of several servers waits for servers that are still starting. Many clients ask for the
+	// list once, and give up after 30 s. Default 20s.
+	ListWait time.Duration `yaml:"list_wait" effect:"live"`
 	// Heartbeat is the interval of the comments that keep an idle stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
 	// Drain is how long calls in flight may continue at shutdown before the bridge cancels them. 0 cancels them at
@@ -163,6 +166,9 @@ type Server struct {
 	// Adapter is a kind of server that only a program can set. Package inprocess makes an Adapter from a server of the
 	// official SDK.
 	Adapter bridge.Adapter `yaml:"-"`
+	// Unusable is the reason that the server is out of service: a variable that its settings need is not set, or a file
+	// that they name cannot be used. Then the other settings are incomplete. Empty means that the settings can be used.
+	Unusable string `yaml:"-"`
 	// Stdio runs the server as a child process.
 	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`
 	// HTTP reaches a remote server over Streamable HTTP, or over HTTP+SSE if the server supports no other transport.
@@ -286,6 +292,7 @@ func Default() Config {
 		MaxChildren:    1024,
 		SessionIdle:    30 * time.Minute,
 		SessionLeft:    5 * time.Minute,
+		ListWait:       20 * time.Second,
 		Heartbeat:      20 * time.Second,
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,

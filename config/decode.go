@@ -39,6 +39,7 @@ type decoder struct {
 	tokens    []int              // lines of the tokens in such a file, in the order of their rules in Config.Access
 	programs  map[string]error   // result of executable, by path
 	argument  string             // the last argument that noteSecret saw, if the next text follows it
+	spares    bool               // a variable that is not set costs only its server
 	secret    *strict.Slot       // the first secret that is written in the file; nil without one
 }
 

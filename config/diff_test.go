@@ -59,6 +59,7 @@ func TestDiff(t *testing.T) {
 		{"max_sessions", func(c *Config) { c.MaxSessions = 5 }, "max_sessions 10000 → 5 (restart)"},
 		{"max_children", func(c *Config) { c.MaxChildren = 5 }, "max_children 1024 → 5 (restart)"},
 		{"session_idle", func(c *Config) { c.SessionIdle = time.Hour }, "session_idle 30m0s → 1h0m0s (live)"},
+		{"list_wait", func(c *Config) { c.ListWait = time.Minute }, "list_wait 20s → 1m0s (live)"},
 		{"session_left", func(c *Config) { c.SessionLeft = time.Hour }, "session_left 5m0s → 1h0m0s (live)"},
 		{"heartbeat", func(c *Config) { c.Heartbeat = time.Minute }, "heartbeat 20s → 1m0s (restart)"},
 		{"drain", func(c *Config) { c.Drain = 0 }, "drain 10s → 0s (live)"},

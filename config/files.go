@@ -100,6 +100,7 @@ func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 func (d *decoder) unusable(sec *strict.Section, key string, why any) {
 	m := sec.Marks[key]
 	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
+	d.Faults[len(d.Faults)-1].Unset = true
 }
 
 func (d *decoder) absolute(path string) string {

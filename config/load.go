@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"reflect"
@@ -16,16 +17,28 @@ import (
 // Load reads the file at path, and checks the files that it names: environment files, working directories, commands.
 // Relative paths in it start from its own folder. env looks up variables; nil means the environment of this process.
 // The error is a Faults, unless the file could not be read.
+//
+// A server whose settings need a variable that is not set, or a file that cannot be used, costs no other server: see
+// Server.Unusable. Without any other server, the variable or the file is a fault.
 func Load(path string, env func(string) (string, bool)) (*Config, error) {
-	c, err := LoadSound(path, env)
+	d, data, err := open(path, env)
+	if err != nil {
+		return nil, err
+	}
+	d.spares = true
+	return whole(d.parse(data))
+}
+
+// whole drops the configuration of a faulty file.
+func whole(c *Config, err error) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-// LoadSound is Load for callers that report on a faulty file. If the error is a Faults, LoadSound also returns a
-// configuration, which has only the servers without faults.
+// LoadSound is Load for callers that report on a faulty file. A variable or a file that is missing is always a fault. If the error
+// is a Faults, LoadSound also returns a configuration, which has only the servers without faults.
 func LoadSound(path string, env func(string) (string, bool)) (*Config, error) {
 	d, data, err := open(path, env)
 	if err != nil {
@@ -50,11 +63,7 @@ func open(path string, env func(string) (string, bool)) (d *decoder, data []byte
 // Parse reads a configuration from data. name is the name of the file in messages. Parse reads no other file, so paths
 // stay as they are, and environment files are not read.
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
-	c, err := newDecoder(name, "", env).parse(data)
-	if err != nil {
-		return nil, err
-	}
-	return c, nil
+	return whole(newDecoder(name, "", env).parse(data))
 }
 
 // readFile returns the content of a file. A file that is too large is cut one byte beyond strict.MaxFile, so that the
@@ -73,6 +82,9 @@ func (d *decoder) parse(data []byte) (*Config, error) {
 	c.name = d.File
 	if len(d.Secrets) > 0 {
 		c.secrets = d.Secrets
+	}
+	if d.spares {
+		d.spare(c)
 	}
 	faulty := len(d.Faults) > 0
 	if faulty {
@@ -94,12 +106,47 @@ func (d *decoder) parse(data []byte) (*Config, error) {
 func (d *decoder) sound(all []Server) []Server {
 	var sound []Server
 	for i, sec := range d.sections {
-		about := strings.TrimSuffix(sec.Where, ": ")
-		if !slices.ContainsFunc(d.Faults, func(f strict.Fault) bool { return strings.HasPrefix(f.Message, about) }) {
+		if len(d.of(sec)) == 0 {
 			sound = append(sound, all[i])
 		}
 	}
 	return sound
+}
+
+// of returns the faults of a server.
+func (d *decoder) of(sec *strict.Section) (all Faults) {
+	about := strings.TrimSuffix(sec.Where, ": ")
+	for _, f := range d.Faults {
+		if strings.HasPrefix(f.Message, about) {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
+// spare turns faults into warnings, and makes their servers unusable, if the only faults are variables and files that some of
+// the servers need.
+func (d *decoder) spare(c *Config) {
+	why, faults := map[int]string{}, 0
+	for i, sec := range d.sections {
+		for _, f := range d.of(sec) {
+			if !f.Unset {
+				return
+			}
+			why[i] = cmp.Or(why[i], strings.TrimPrefix(f.Message, sec.Where))
+			faults++
+		}
+	}
+	if faults < len(d.Faults) || len(why) == len(c.Servers) {
+		return
+	}
+	for i, text := range why {
+		c.Servers[i].Unusable = text
+	}
+	for _, f := range d.Faults {
+		d.Warn(f.Line, "%s; until then, the server is out of service", f.Message)
+	}
+	d.Faults = nil
 }
 
 // config turns the root of the document into a configuration.

@@ -339,6 +339,9 @@ func (c *Config) Validate() error {
 			errs = append(errs, errors.New(where+"there are two of this name"))
 		}
 		names[s.Name] = true
+		if s.Unusable != "" { // its settings are incomplete
+			continue
+		}
 		if n := len(s.kinds()); n != 1 {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}

@@ -564,7 +564,7 @@ func TestLibrary(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{
 		"bridge/server/example_test.go", "adapters/inprocess/example_test.go", "config/example_test.go",
-		"examples/adapter/main.go", "docs/sdk_test.go",
+		"examples/adapter/main.go", "examples/gin/main.go", "docs/sdk_test.go",
 	} {
 		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(file)))
 		if err != nil {

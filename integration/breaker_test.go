@@ -33,7 +33,7 @@ func TestProgramGone(t *testing.T) {
 		if err != nil || r.answer.Error == nil {
 			t.Fatalf("initialize: %v %v", r, err)
 		}
-		if strings.Contains(r.String(), "connections to it keep failing") {
+		if strings.Contains(r.String(), "it is down: ") {
 			left++
 		}
 		var calls sync.WaitGroup

@@ -75,6 +75,9 @@ func (c *Client) send(by *http.Client, r *http.Request) (*http.Response, error) 
 	}
 	do := func(r *http.Request) (*http.Response, error) {
 		res, err := clean(by.Do(r))
+		if err == nil {
+			err = wantsTLS(res)
+		}
 		if err != nil {
 			return res, err
 		}

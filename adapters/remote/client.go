@@ -210,6 +210,8 @@ func clean(res *http.Response, err error) (*http.Response, error) {
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); !ok { // this error quotes only certificates
 		text = quoted.ReplaceAllString(text, "…")
+	} else {
+		text, _, _ = strings.Cut(text, " (possibly because of ") // a guess about other certificates
 	}
 	if text += advice(err); text != err.Error() {
 		err = &cleaned{text, err}
@@ -233,6 +235,28 @@ func advice(err error) string {
 	}
 	return " (it speaks no TLS at this address: write http:// if that is meant)"
 }
+
+// wantsTLS returns an error if a server refused a request because the request came without TLS. Many
+// servers say so in a response 400. After an error, the body is closed.
+func wantsTLS(res *http.Response) error {
+	if res.StatusCode != http.StatusBadRequest || res.Request.URL.Scheme != "http" {
+		return nil
+	}
+	const enough = 1 << 10                                   // bytes in which servers say so
+	begin, _ := io.ReadAll(io.LimitReader(res.Body, enough)) // the next read has the same error
+	if !forTLS.Match(begin) {
+		res.Body = struct {
+			io.Reader
+			io.Closer
+		}{io.MultiReader(bytes.NewReader(begin), res.Body), res.Body}
+		return nil
+	}
+	_ = res.Body.Close()
+	return &cleaned{"it speaks HTTPS at this address: write https://", http.ErrSchemeMismatch}
+}
+
+// forTLS matches what servers answer to a request without TLS at a port for TLS.
+var forTLS = regexp.MustCompile(`(?i)HTTP request (?:was sent )?to (?:an )?HTTPS (?:server|port)|plain HTTP to an SSL-enabled`)
 
 // quoted matches the quoted parts in errors of net/http, such as addresses and texts of a server.
 var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"?`)

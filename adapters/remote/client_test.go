@@ -268,6 +268,10 @@ func TestAdvice(t *testing.T) {
 		{"another name", strings.Replace(secure.URL, "127.0.0.1", "localhost", 1), ca, "(use a name that is in the certificate, or give the server another one)"},
 		{"no TLS but HTTP", strings.Replace(plain.URL, "http:", "https:", 1), "", "(it speaks no TLS at this address: write http:// if that is meant)"},
 		{"no TLS at all", "https://" + raw(t, answering("220 mail, and much more of it than a header\r\n")), "", "write http://"},
+		{"TLS only", strings.Replace(secure.URL, "https:", "http:", 1), "", "it speaks HTTPS at this address: write https://"},
+		{"TLS only, as nginx", serve(t, func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<html>\n<head><title>400 The plain HTTP request was sent to HTTPS port</title></head>", http.StatusBadRequest)
+		}).URL, "", "it speaks HTTPS at this address: write https://"},
 	} {
 		_, err := ask(t, client(t, Config{URL: test.url, Proxy: "none", CAFile: test.ca}), "POST", nil, nil)
 		if err == nil || !strings.Contains(err.Error(), test.want) {

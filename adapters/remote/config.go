@@ -136,7 +136,9 @@ func checkURL(s string) error {
 	switch {
 	case s == "":
 		return errors.New("is missing: give the address of the server's MCP endpoint, such as https://tools.example.com/mcp")
-	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
+	case err == nil && u.Host != "" && u.Scheme != "" && u.Scheme != "http" && u.Scheme != "https":
+		return fmt.Errorf("has the unknown scheme %.20q: write http:// or https://", u.Scheme)
+	case err != nil || u.Host == "" || u.Scheme == "":
 		return errors.New("must be the address of an MCP endpoint, such as https://tools.example.com/mcp")
 	case placeholder.MatchString(s):
 		return errors.New("has a space, or braces or < > that stand for a value: write the address itself, or %20 and the like")

@@ -22,7 +22,7 @@ func TestValidate(t *testing.T) {
 		{"a space", Config{URL: at + " "}, "has a space"},
 		{"no URL", Config{}, "url is missing"},
 		{"no scheme", Config{URL: "tools.example.com/mcp"}, "url must be the address"},
-		{"other scheme", Config{URL: "ws://tools.example.com/secret"}, "url must be the address"},
+		{"other scheme", Config{URL: "ws://tools.example.com/secret"}, `url has the unknown scheme "ws": write http:// or https://`},
 		{"no host", Config{URL: "http:///secret"}, "url must be the address"},
 		{"broken URL", Config{URL: "http://secret%zz/"}, "url must be the address"},
 		{"password", Config{URL: "http://u:secret@h/"}, "url must not hold a password"},

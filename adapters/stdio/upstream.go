@@ -148,6 +148,7 @@ type child struct {
 	logged chan struct{} // closed after standard error was read to its end
 	tail   tail          // last lines of standard error
 	noise  []string      // first lines of standard output that are no messages; set before read is closed
+	spoke  bool          // a line came on standard output; set before read is closed
 	wg     sync.WaitGroup
 
 	life conn.Life
@@ -175,8 +176,9 @@ func (c *child) unopened(err error) error {
 }
 
 // withStderr returns err with the last lines of the child's standard error, the variables that the
-// child may have missed, and lines of its output that are no messages. If the child answered, it
-// returns err as it is, since the answer says more. The caller has closed the child.
+// child may have missed, and lines of its output that are no messages. If the child printed nothing,
+// withStderr says so. If the child answered, it returns err as it is, since the answer says more. The
+// caller has closed the child.
 func (c *child) withStderr(err error) error {
 	e, ok := errors.AsType[*bridge.Error](err)
 	if !ok || errors.Is(err, bridge.ErrNoHandshake) || errors.Is(err, bridge.ErrRejected) {
@@ -188,11 +190,21 @@ func (c *child) withStderr(err error) error {
 	if len(c.noise) > 0 && c.life.Over() == nil { // not if the child has ended, which is the reason then
 		quoted.Public += "; its standard output has lines that are not MCP messages"
 	}
+	switch {
+	case c.life.Over() != nil || !errors.Is(e.Kind, bridge.ErrUnavailable):
+	case !c.spoke && quoted.Stderr == "":
+		quoted.Err = errors.Join(quoted.Err, errors.New("it has printed nothing; "+moreTime))
+	case !c.spoke:
+		quoted.Err = errors.Join(quoted.Err, errors.New(moreTime))
+	}
 	if len(c.noise) > 0 {
 		quoted.Err = errors.Join(quoted.Err, fmt.Errorf("a message is one JSON text on one line, without headers; it printed:\n  %s", strings.Join(c.noise, "\n  ")))
 	}
 	return &quoted
 }
+
+// moreTime is what to do about a child that did not answer in time.
+const moreTime = "if it is slow to start, allow it more time: handshake_timeout, or --handshake-timeout 3m"
 
 // unreadWhy is the error of a child that cannot be written to.
 const unreadWhy = "it does not read its input"
@@ -327,6 +339,7 @@ func (c *child) output(r io.Reader, limit int) *pump {
 	p.lines.room = in.Size
 	p.take = func(buf *jsonrpc.Buffer, over io.Writer) {
 		defer in.Drop()
+		c.spoke = true
 		if big, ok := over.(*jsonrpc.Finder); ok {
 			c.a.o.Log.Warn("message dropped", "why", in.Why(c.a.o.MaxMessage), "id", string(big.ID()))
 			c.AnswerNotKept(&in, big.ID(), c.a.o.MaxMessage)

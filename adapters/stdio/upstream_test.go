@@ -441,6 +441,18 @@ func TestOpenMisprinted(t *testing.T) {
 	}
 }
 
+// The error of a handshake that a silent server did not finish says that it is silent, and how to wait longer.
+func TestOpenSilent(t *testing.T) {
+	quiet(t)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), hasty, &bridge.Error{Kind: bridge.ErrUnavailable, Public: "it did not finish its handshake within 30s"})
+	defer cancel()
+	_, err := adapter(t, "silent", conn.Options{}).Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
+	want := "it did not finish its handshake within 30s: it has printed nothing; if it is slow to start, allow it more time: handshake_timeout, or --handshake-timeout 3m"
+	if err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("Open: %v, want %q", err, want)
+	}
+}
+
 // A server that hangs in initialize is ended in steps, and gone when
 // Open returns.
 func TestHungHandshake(t *testing.T) {

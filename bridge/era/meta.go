@@ -28,6 +28,10 @@ var requestKeys = []string{KeyVersion, KeyCapabilities, KeyClientInfo, KeyLogLev
 // (protocol.md D1.2). Servers do not get the key.
 const KeyLane = "dev.mcp-bridge/lane"
 
+// KeyMissing is the member of a list's _meta with the servers that the list of several servers lacks: an array of
+// objects with the members server, why and, if the server fails, since (RFC 3339).
+const KeyMissing = "dev.mcp-bridge/missing"
+
 // Reserved is the prefix of the keys of _meta that the protocol itself defines.
 const Reserved = "io.modelcontextprotocol/"
 

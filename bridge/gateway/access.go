@@ -20,10 +20,11 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with these names. Apply
+	// SessionIdle, SessionLeft, ListWait, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with these names. Apply
 	// sets each value unchanged: here, 0 does not mean a default.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
+	ListWait     time.Duration
 	Grants       map[string]filter.Grant
 	PerPrincipal limits.PerPrincipal
 	Tools        Tools
@@ -40,6 +41,7 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	}
 	g.idle.Store(int64(s.SessionIdle))
 	g.left.Store(int64(s.SessionLeft))
+	g.listWait.Store(int64(s.ListWait))
 	g.quota.Set(s.PerPrincipal)
 	changed = g.grants.Set(s.Grants)
 	if g.joint.set(Group{Tools: s.Tools}) {

@@ -179,7 +179,7 @@ func TestMerge(t *testing.T) {
 			}
 		}
 		for _, test := range []struct{ method, params, want string }{
-			{"tools/call", `{"name":"echo"}`, `"error":{"code":-32602,"message":"Unknown tool: echo"}`},
+			{"tools/call", `{"name":"echo"}`, `"error":{"code":-32602,"message":"Unknown tool: echo: did you mean one__echo or two__echo? `},
 			{"tools/call", `{"name":"three__echo"}`, `"error":{"code":-32602,"message":"Unknown tool: three__echo"}`},
 			{"tools/call", `{}`, `"error":{"code":-32602,"message":"Unknown tool: "}`},
 			{"prompts/get", `{"name":"nope"}`, `"error":{"code":-32602,"message":"Unknown prompt: nope"}`},
@@ -365,9 +365,19 @@ func TestMergeAbsent(t *testing.T) {
 		}
 		began = time.Now()
 		same(t, "tools at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
-		if took := time.Since(began); took != 10*time.Second {
+		if !strings.Contains(greeting, "Lists may lack these servers at first: dead (it could not be started), slow (it is still starting).") {
+			t.Errorf("the greeting does not say what is missing: %s", greeting)
+		}
+		if took := time.Since(began); took != 20*time.Second {
 			t.Errorf("the list took %v, want what a server gets that is still starting", took)
 		}
+		lacking := func() (all []string) {
+			for _, st := range g.Status() {
+				all = append(all, fmt.Sprintf("%d %s", st.Lacking, st.LackingWhy))
+			}
+			return all
+		}
+		same(t, "missing at first", lacking(), []string{"1 it could not be started", "0 ", "1 it is still starting"})
 		for name, why := range map[string]string{"dead": "it could not be started", "slow": "it is still starting"} {
 			if want := `level=WARN msg="left out of the list of all servers" server=` + name + " method=tools/list err="; !strings.Contains(log.String(), want) || !strings.Contains(log.String(), why) {
 				t.Errorf("the log does not say that %s is missing, and that %s:\n%s", name, why, log.String())
@@ -384,13 +394,16 @@ func TestMergeAbsent(t *testing.T) {
 		if got := st.take(); len(got) != 1 || !strings.Contains(got[0], "tools/list_changed") {
 			t.Errorf("when the slow one came the client was told %v", got)
 		}
+		same(t, "missing until the client lists again", lacking(), []string{"1 it could not be started", "0 ", "1 it is still starting"})
 		same(t, "tools with the slow one", names(t, do(t, s, "3", "tools/list", `{}`)), []string{"good__a", "slow__s"})
+		same(t, "missing without the slow one", lacking(), []string{"1 it could not be started", "0 ", "0 "})
 		alive.Store(true)
 		time.Sleep(2 * time.Minute)
 		if got := st.take(); len(got) != 3 {
 			t.Errorf("when the dead one came back the client was told %v", got)
 		}
 		same(t, "tools in the end", names(t, do(t, s, "4", "tools/list", `{}`)), []string{"dead__d", "good__a", "slow__s"})
+		same(t, "missing in the end", lacking(), []string{"0 ", "0 ", "0 "})
 		opened := dead.opened()
 		time.Sleep(10 * time.Minute)
 		if dead.opened() != opened {
@@ -844,3 +857,44 @@ func (i *instantWire) Send(_ context.Context, o conn.Outgoing) error {
 func (i *instantWire) Server() *bridge.Greeting { return i.server }
 
 func (i *instantWire) Close(context.Context) error { i.Fail(bridge.ErrShutdown); return nil }
+
+// The first list has a server that starts within ListWait. A server whose connection is open has 10 s for its answer.
+func TestListWait(t *testing.T) {
+	for _, test := range []struct {
+		opens, answers, took time.Duration // from the beginning of the list
+		listed               bool
+	}{
+		{15 * time.Second, 0, 15 * time.Second, true},
+		{25 * time.Second, 0, 20 * time.Second, false},
+		{3 * time.Second, 9 * time.Second, 12 * time.Second, true},
+		{3 * time.Second, time.Hour, 13 * time.Second, false},
+		{15 * time.Second, time.Hour, 20 * time.Second, false},
+	} {
+		quick, slow := shop("quick", map[string]string{"tools/list": toolList("a")}), shop("slow", nil)
+		slow.before = func(ctx context.Context, _ int) error {
+			select {
+			case <-time.After(greetPatience + test.opens):
+			case <-ctx.Done():
+			}
+			return context.Cause(ctx)
+		}
+		slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+			if m.Method == "tools/list" {
+				time.AfterFunc(test.answers, func() { f.answer(m, toolList("b")) })
+			}
+			return m.Method == "tools/list"
+		}
+		all(t, []stock{{name: "quick", f: quick}, {name: "slow", f: slow}}, func(t *testing.T, g *gateway) {
+			s, _, _ := enter(t, g)
+			began := time.Now()
+			want := []string{"a", "b"}
+			if !test.listed {
+				want = want[:1]
+			}
+			same(t, fmt.Sprint(test), names(t, do(t, s, "1", "tools/list", `{}`)), want)
+			if took := time.Since(began); took != test.took {
+				t.Errorf("%v: the list took %v", test, took)
+			}
+		})
+	}
+}

@@ -128,7 +128,7 @@ func TestBreakerRefusal(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		at := time.Now()
 		got := do(t, s, "1", "tools/call", `{"name":"x"}`)
-		want := `"message":"server fake: it keeps failing (HTTP 500: no row 7): its circuit breaker is open; next attempt in 7 s","data":{"bridge":"circuit_open","server":"fake","retryAfterMs":6500}`
+		want := `"message":"server fake: it keeps failing (HTTP 500: no row 7); next attempt in 7 s","data":{"bridge":"circuit_open","server":"fake","retryAfterMs":6500}`
 		bridgetest.Contains(t, got, want)
 		if time.Since(at) != 0 || f.calls.Load() != 2 {
 			t.Errorf("refused after %v; %d calls reached the server", time.Since(at), f.calls.Load())

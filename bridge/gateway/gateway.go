@@ -159,6 +159,8 @@ type Options struct {
 	// SessionLeft replaces SessionIdle for a session with its own process whose client
 	// closed its last stream and sent nothing since; 0 means 5 minutes.
 	SessionLeft time.Duration
+	// ListWait is how long a list of several servers waits for servers that are still starting; 20 s if 0.
+	ListWait time.Duration
 	// MaxBytes limits the memory of all messages: request bodies, large answers, and events queued for clients. 0 means
 	// 512 MiB. One eighth is reserved for requests. If there are several principals, each gets at most three quarters.
 	MaxBytes int64
@@ -201,6 +203,7 @@ type gateway struct {
 	grants            *filter.Grants        // nil without access rules
 	store             session.Keeper
 	idle, left        atomic.Int64  // Options.SessionIdle and SessionLeft, in nanoseconds
+	listWait          atomic.Int64  // Options.ListWait, in nanoseconds
 	quota             *limits.Quota // limits of each principal
 	revoked           principals
 	drains            *drain.Servers // nil without operators
@@ -275,6 +278,7 @@ func newGateway(o Options) *gateway {
 	g.instance, g.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
 	g.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
 	g.left.Store(int64(cmp.Or(o.SessionLeft, 5*time.Minute)))
+	g.listWait.Store(int64(cmp.Or(o.ListWait, 20*time.Second)))
 	maxLanes := cmp.Or(o.MaxLanes, 1024)
 	g.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	g.lanes = lane.NewTotal(maxLanes, g.laneShares)

@@ -45,6 +45,7 @@ func (g *gateway) newGroup(name string) *group {
 			Params:  g.ownParams,
 			Force:   g.force,
 			Tracing: g.tracing,
+			Start:   func() time.Duration { return time.Duration(g.listWait.Load()) },
 		}),
 		filter: filter.New(name, filter.Options{}, g.grants),
 	}

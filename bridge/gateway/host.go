@@ -87,6 +87,8 @@ func (s *server) Greeting(principal string) *bridge.Greeting { return s.health.G
 
 func (s *server) Failing() error { return cmp.Or(s.drained.Err(), s.health.Failing()) }
 
+func (s *server) Since() time.Time { return s.health.Status().Since }
+
 func (s *server) Await(from *bridge.Caller, told func()) (stop func()) {
 	return s.drained.Await(told, func() func() { return s.health.Await(s.caller(from), told) })
 }

@@ -141,7 +141,7 @@ func TestSearchModes(t *testing.T) {
 		s.Attach(st)
 		time.Sleep(time.Second)
 		st.take()
-		o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, Tools: Tools{Mode: ToolsSearch}}
+		o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Tools: Tools{Mode: ToolsSearch}}
 		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &o}); err != nil {
 			t.Fatal(err)
 		}
@@ -229,7 +229,7 @@ func TestGroupsChange(t *testing.T) {
 	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
 		apply := func(groups ...Group) {
 			t.Helper()
-			o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, Groups: groups}
+			o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: groups}
 			if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &o, Drain: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +310,7 @@ func TestGroupRightEnds(t *testing.T) {
 		g := newGateway(o)
 		defer g.Close(context.Background())
 		bob, eve := sessionAt(t, g, "dev", "bob", ""), sessionAt(t, g, "dev", "eve", "")
-		next := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"one"}}, "eve": {Servers: []string{"dev", "one", "two"}}}}
+		next := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"one"}}, "eve": {Servers: []string{"dev", "one", "two"}}}}
 		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &next}); err != nil {
 			t.Fatal(err)
 		}

@@ -34,6 +34,10 @@ type Status struct {
 	// Tools is how the server's own address offers its tools. It is empty while this depends on a document that is not
 	// read yet.
 	Tools ToolsMode
+	// Lacking counts the clients at addresses of several servers whose last list of tools lacks this server. LackingWhy
+	// is why a list lacks it, for clients.
+	Lacking    int
+	LackingWhy string
 	// Opened counts opened connections. Failures counts failed openings, and calls that did not reach the server.
 	// Losses counts connections that ended by themselves. Restarts counts openings after a failure or a loss.
 	Opened, Failures, Losses, Restarts uint64
@@ -217,11 +221,16 @@ func (g *gateway) Status() []Status {
 		sessions[of]++
 	}
 	g.mu.Unlock()
-	servers := g.table.Load().servers
+	t := g.table.Load()
+	servers := t.servers
+	lacking, why := map[string]int{}, map[string]string{}
+	for _, p := range t.groups {
+		p.aggregate.Lacking(func(server, reason string) { lacking[server], why[server] = lacking[server]+1, reason })
+	}
 	all := make([]Status, 0, len(servers))
 	for _, s := range servers {
 		st := s.status()
-		st.Sessions = sessions[s.removed]
+		st.Sessions, st.Lacking, st.LackingWhy = sessions[s.removed], lacking[s.o.Name], why[s.o.Name]
 		if len(servers) == 1 {
 			st.Sessions += sessions[nil]
 		}

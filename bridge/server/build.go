@@ -101,6 +101,7 @@ func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 		Sessions:      session.NewMemory(c.MaxSessions),
 		SessionIdle:   c.SessionIdle,
 		SessionLeft:   c.SessionLeft,
+		ListWait:      c.ListWait,
 		MaxBytes:      int64(c.MaxInFlight),
 		MaxLanes:      c.MaxChildren,
 		Grants:        s.access.Grants().All(),

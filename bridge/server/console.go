@@ -73,7 +73,7 @@ func (s *server) figure(servers []status.Server, lists bool) {
 	for i := range servers {
 		one := &servers[i]
 		if r := recent[one.Name]; r != nil {
-			one.ErrorShare, one.P50, one.P95, one.P99 = &r.Errors, r.P50, r.P95, r.P99
+			one.ErrorShare, one.ToolErrorShare, one.P50, one.P95, one.P99 = &r.Errors, &r.ToolErrors, r.P50, r.P95, r.P99
 		}
 		if of, ok := s.metrics.ToolList(one.Name); ok && lists {
 			tokens := of.Bytes / bytesPerToken

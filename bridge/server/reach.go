@@ -41,6 +41,8 @@ type backendMaker func(*server, *config.Server) backend
 // reach makes the adapter of a server by its kind.
 func (s *server) reach(c *config.Server) backend {
 	switch {
+	case c.Unusable != "":
+		return unusableBackend(c, errors.New(c.Unusable))
 	case c.Adapter != nil:
 		return backend{Adapter: c.Adapter, transport: func() string { return "in-process" }}
 	case c.Stdio != nil:
@@ -232,9 +234,20 @@ func authorize(name string, c *remote.Config, log *slog.Logger) (end func(), err
 
 // unusableBackend returns the adapter of a server whose settings cannot be used.
 func unusableBackend(s *config.Server, err error) backend {
+	public := "its configuration cannot be used"
+	if s.Unusable != "" { // clients learn no paths
+		public = "it is out of service, because a variable or a file that its settings need is missing: the bridge's log and 'mcp-bridge check' say which"
+	}
 	return backend{
-		Adapter: &unusable{s.Name, err}, check: func() error { return err },
-		transport: func() string { return "" }, fault: err,
+		Adapter: &unusable{&bridge.Error{
+			Server: s.Name,
+			Kind:   bridge.ErrUnavailable,
+			Public: public,
+			Err:    err,
+		}},
+		check:     func() error { return err },
+		transport: func() string { return "" },
+		fault:     err,
 	}
 }
 
@@ -291,18 +304,10 @@ func (t times) set(servers []config.Server) {
 }
 
 // unusable is the adapter of a server whose settings cannot be used. Other servers are still served.
-type unusable struct {
-	name string
-	err  error
-}
+type unusable struct{ why *bridge.Error }
 
 var _ bridge.Adapter = (*unusable)(nil)
 
 func (u *unusable) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	return nil, &bridge.Error{
-		Server: u.name,
-		Kind:   bridge.ErrUnavailable,
-		Public: "its configuration cannot be used",
-		Err:    u.err,
-	}
+	return nil, u.why
 }

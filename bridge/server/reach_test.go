@@ -227,6 +227,57 @@ func TestUnusable(t *testing.T) {
 	}
 }
 
+// A server whose settings lack a variable or a file is out of service from the start, for all to see. A reload may add
+// such a server, and bring it back, but takes no other server out of service.
+func TestOutOfService(t *testing.T) {
+	const why = `stdio: env_file is "/etc/secret-path.env": does not exist`
+	lacking := func(name string) config.Server {
+		s := config.DefaultServer(name, "")
+		s.Unusable = why
+		return s
+	}
+	f := newFar(t, map[string]string{"/mcp": "streamable"})
+	good := remoteServer("good", "", f.url+"/mcp")
+	n := newNear(t, good, lacking("first"))
+	failing := func(name string) {
+		t.Helper()
+		_, rows := n.ready()
+		i := slices.IndexFunc(rows, func(r row) bool { return r.Name == name })
+		if i < 0 || rows[i].State != "failing" || !strings.Contains(rows[i].Reason, why) {
+			t.Errorf("readyz = %+v", rows)
+		}
+	}
+	failing("first")
+	r := n.Do("POST", "/first/mcp", initialize).Wait()
+	if !strings.Contains(r.Body(), "server first: it is out of service, because a variable or a file") || strings.Contains(r.Body(), "secret-path") {
+		t.Errorf("first: %s", r.Body())
+	}
+	apply := func(change func(c *config.Config)) error {
+		next := n.s.other(change)
+		_, planned := n.s.Plan(next)
+		_, applied := n.s.Apply(next)
+		if (planned == nil) != (applied == nil) {
+			t.Errorf("Plan: %v, Apply: %v", planned, applied)
+		}
+		return applied
+	}
+	if err := apply(func(c *config.Config) { c.Servers = append(c.Servers, lacking("second")) }); err != nil {
+		t.Error(err)
+	}
+	failing("second")
+	if err := apply(func(c *config.Config) { c.Servers[0] = lacking("good") }); err == nil || !strings.Contains(err.Error(), `server "good" is served now`) {
+		t.Errorf("a reload takes good out of service: %v", err)
+	}
+	if err := apply(func(c *config.Config) { c.Servers[1] = remoteServer("first", "", f.url+"/mcp") }); err != nil {
+		t.Error(err)
+	}
+	for _, name := range []string{"good", "first"} {
+		if r := n.Do("POST", "/"+name+"/mcp", initialize).Wait(); r.Status() != 200 || r.Header("Mcp-Session-Id") == "" {
+			t.Errorf("%s: %d %s", name, r.Status(), r.Body())
+		}
+	}
+}
+
 // Before anybody has tried it, such a server is failing already.
 func TestUnusableFromTheStart(t *testing.T) {
 	s := remoteServer("broken", "", "https://127.0.0.1:1/mcp")

@@ -100,6 +100,8 @@ func (s *server) state(st *gateway.Status) status.Server {
 		ToolsMode:   string(st.Tools),
 		Sessions:    st.Sessions,
 		Calls:       st.Calls,
+		Lacking:     st.Lacking,
+		LackingWhy:  st.LackingWhy,
 		Queued:      st.Queued,
 		Parked:      st.Parked,
 		Connections: st.Lanes,

@@ -20,10 +20,13 @@ func (s *server) Plan(c *config.Config) ([]config.Change, error) {
 	}
 	changes := config.Diff(s.Config(), c)
 	changed := effects(changes).changed
+	if err := lost(s.Config(), c); err != nil {
+		return nil, err
+	}
 	var faults config.Faults
 	for i := range c.Servers {
 		one := &c.Servers[i]
-		if one.Rest == nil || !changed[one.Name] {
+		if one.Rest == nil || !changed[one.Name] || one.Unusable != "" {
 			continue
 		}
 		if _, err := one.Rest.Inspect(context.Background(), one.Name, RestOptions(one, int(c.MaxMessage), nil)); err != nil {
@@ -36,6 +39,18 @@ func (s *server) Plan(c *config.Config) ([]config.Change, error) {
 	return changes, nil
 }
 
+// lost returns why servers are unusable with now that are served with was. A reload takes no server out of service
+// because of a variable or a file.
+func lost(was, now *config.Config) error {
+	var all []error
+	for _, s := range now.Servers {
+		if s.Unusable != "" && slices.ContainsFunc(was.Servers, func(b config.Server) bool { return b.Name == s.Name && b.Unusable == "" }) {
+			all = append(all, fmt.Errorf("server %q is served now, and would not be any more: %s", s.Name, s.Unusable))
+		}
+	}
+	return errors.Join(all...)
+}
+
 func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -46,6 +61,9 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 	changes := config.Diff(was, c)
 	if len(changes) == 0 {
 		return nil, nil
+	}
+	if err := lost(was, c); err != nil {
+		return nil, err
 	}
 	next := config.Running(was, c, changes)
 	next.Servers = slices.Clone(next.Servers)
@@ -60,6 +78,7 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 		Settings: &gateway.Settings{
 			SessionIdle:   next.SessionIdle,
 			SessionLeft:   next.SessionLeft,
+			ListWait:      next.ListWait,
 			Grants:        next.Grants(),
 			PerPrincipal:  next.PerPrincipal,
 			Tools:         gateway.Tools{Mode: gateway.ToolsMode(next.ToolsMode), Always: next.Always},
@@ -129,7 +148,7 @@ func (p *prepared) fill(s *server, was, next *config.Config, changes []config.Ch
 	faults := []error{p.table.documentFaults(next, p.fresh)}
 	for i := range next.Servers {
 		name := next.Servers[i].Name
-		if b := p.table.backends[name]; b.fault != nil && of.changed[name] {
+		if b := p.table.backends[name]; b.fault != nil && of.changed[name] && next.Servers[i].Unusable == "" {
 			faults = append(faults, fmt.Errorf("server %q: its settings cannot be used: %w", name, b.fault))
 		}
 	}

@@ -98,6 +98,9 @@ func TestAdminSeries(t *testing.T) {
 		if share := st.Servers[0].ErrorShare; share == nil || *share < .16 || *share > .17 || st.Servers[2].ErrorShare != nil || st.Servers[0].Tools != nil {
 			t.Errorf("the share of errors: %v of %+v", share, st.Servers[0])
 		}
+		if share := st.Servers[0].ToolErrorShare; share == nil || *share < .16 || *share > .17 {
+			t.Errorf("the share of tool errors: %v of %+v", share, st.Servers[0])
+		}
 		time.Sleep(20 * time.Minute)
 		all = seriesAnswer{}
 		r.read("GET", "series", "", opsKey, 200, &all)

@@ -286,12 +286,12 @@ await step('all servers as one', async () => {
 
 await step('the bridge is drained, and resumed', async () => {
   await go('#/overview');
-  await button('More actions').click();
+  await button('Actions').click();
   await button('Drain bridge').click();
   await agree('Drain bridge');
   await page.locator('.summary', { hasText: 'drained by an operator' }).waitFor();
   await button('Resume').click();
-  await button('More actions').waitFor();
+  await button('Actions').waitFor();
   await page.locator('.summary', { hasText: '1 of 4 servers failing: broken' }).waitFor();
 });
 

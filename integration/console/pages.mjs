@@ -24,9 +24,15 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     return (await fetch(`${base}/${server}/mcp`, { method: 'POST', headers, body: JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name, arguments: {}, _meta } }) })).text();
   }
 
-  /** Does what a button of a server's page does, after a yes. @param {string} name */
-  async function act(name) {
+  /** Chooses an action of a server's menu. @param {string} name */
+  async function choose(name) {
+    await button('Actions').click();
     await button(name).click();
+  }
+
+  /** Chooses an action, and says yes. @param {string} name */
+  async function act(name) {
+    await choose(name);
     await agree(name);
   }
 
@@ -38,20 +44,23 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     const said = page.locator('act-bar .said');
     await button('Test connection').click();
     await said.filter({ hasText: /^Connected in / }).waitFor();
-    await act('Force open');
+    await choose('Stop calls');
+    await page.getByRole('dialog').getByText(/each call to legacy is answered with an error\. (\d+ clients?|No client) used it/).waitFor();
+    await agree('Stop calls');
     await page.locator('.facts', { hasText: 'forced open by' }).waitFor();
-    assert.equal(await button('Force open').getAttribute('aria-pressed'), 'true');
-    await see('Open refuses calls; closed lets them pass.');
+    await button('Actions').click();
+    assert.equal(await button('Stop calls').getAttribute('aria-pressed'), 'true');
+    await see('For 10 minutes, clients get an error');
     const times = await page.locator('main time').evaluateAll((all) => all.map((e) => [e.getAttribute('datetime'), e.getAttribute('title')]));
     assert.ok(times.length > 0 && times.every(([at, title]) => at && at === title && Date.parse(at) > 0), `each time has its instant: ${JSON.stringify(times)}`);
     await button('Automatic').click();
     await page.locator('.facts', { hasText: 'forced open by' }).waitFor({ state: 'detached' });
-    await button('Clear cached lists').click();
+    await choose('Clear cached lists');
     await said.filter({ hasText: /^\d+ cleared$/ }).waitFor();
     await go('#/servers/broken');
     await heading('broken');
     await button('Test connection').click();
-    await said.filter({ hasText: /^Failed: ./ }).waitFor();
+    await page.locator('act-bar .said.bad', { hasText: /^Failed: ./ }).waitFor();
   });
 
   await step('the tools of a server, how they are used, and its last calls', async () => {
@@ -73,16 +82,16 @@ export async function pages({ step, o, open, context, page, see, heading, field,
       await tab.getByRole('dialog').getByRole('button', { name: 'Call it' }).click();
     });
     await callAs(o.base, 'odd', 'scribble');
-    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor 1 \/odd\/mcp / }).waitFor();
+    await page.getByRole('region', { name: 'Clients' }).getByRole('row', { name: /^visitor v1 \/odd\/mcp / }).waitFor();
     const tools = page.getByRole('region', { name: 'Tools', exact: true });
     await tools.getByRole('row', { name: /^erase Destructive/ }).waitFor();
-    assert.match(await tools.getByRole('row', { name: /^shapes/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/, 'a tool without hints counts as destructive');
+    assert.match(await tools.getByRole('row', { name: /^shapes no hints/ }).locator('.chip').getAttribute('title') ?? '', /default of MCP/);
     await page.getByRole('region', { name: 'Last calls' }).getByRole('link', { name: 'erase' }).first().waitFor();
     await tools.getByRole('row', { name: /^erase/ }).getByRole('link', { name: 'Open in Try' }).click();
     await page.locator('section.item', { hasText: 'erase' }).waitFor();
     await other.close();
     await go('#/overview');
-    await page.getByRole('region', { name: 'Slowest tools' }).getByRole('link').first().click();
+    await page.getByRole('region', { name: 'Slowest tools' }).locator('td:first-child a').first().click();
     await page.waitForFunction(() => /^#\/calls\?filter=name:\w+ server:\w+$/.test(decodeURIComponent(location.hash)));
     await rows().first().waitFor();
   });
@@ -129,7 +138,7 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await page.getByRole('alert').getByText(/an operator has drained it/).waitFor();
     await go('#/servers/odd');
     await button('Resume').click();
-    await button('Drain server').waitFor();
+    await button('Resume').waitFor({ state: 'detached' });
     await item('odd', 'tools', 'scribble', '2025-11-25');
     await button('Call').click();
     await verdict('OK');
@@ -381,10 +390,10 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     write(text.replace('session_idle: 31m', 'session_idle: 32m'));
     const settings = page.getByRole('region', { name: 'settings' });
     await settings.getByRole('row', { name: /^session_idle 31m0s line 1$/ }).waitFor();
-    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
-    await page.getByLabel('Without defaults').check();
     await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor({ state: 'detached' });
     await page.getByLabel('Without defaults').uncheck();
+    await settings.getByRole('row', { name: /^drain 10s default$/ }).waitFor();
+    assert.equal(await button('Reload now').getAttribute('class') ?? '', '', 'nothing has to be reloaded');
     await button('Check again').click();
     await page.getByRole('region', { name: 'changes' }).getByRole('row', { name: /session_idle/ }).waitFor();
     await button('Reload now').click();

@@ -12,11 +12,19 @@ import (
 
 // Fault adds a fault with its line. Line 0 means the whole file.
 func (d *Decoder) Fault(line int, format string, args ...any) {
-	d.Faults = append(d.Faults, Fault{d.File, line, fmt.Sprintf(format, args...)})
+	d.Faults = append(d.Faults, Fault{
+		File:    d.File,
+		Line:    line,
+		Message: fmt.Sprintf(format, args...),
+	})
 }
 
 func (d *Decoder) Warn(line int, format string, args ...any) {
-	d.Warnings = append(d.Warnings, Fault{d.File, line, fmt.Sprintf(format, args...)})
+	d.Warnings = append(d.Warnings, Fault{
+		File:    d.File,
+		Line:    line,
+		Message: fmt.Sprintf(format, args...),
+	})
 }
 
 // An Entry is a key of a mapping with its value.

@@ -43,6 +43,8 @@ func (d *Decoder) Expand(s string) (string, bool, error) {
 	}
 }
 
+var errUnset = errors.New("is not set")
+
 // lookup returns the value of a reference. inner is the text between the reference's braces.
 func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 	name, fallback, hasFallback := strings.Cut(inner, ":-")
@@ -74,10 +76,10 @@ func (d *Decoder) lookup(inner string, closed bool) (string, error) {
 		return "", fmt.Errorf("only editors replace ${%s}: write the path itself, or ${HOME} for the home folder", name)
 	}
 	if !set && sanitize.MayNameSecret(name) { // a default in the file would not be secret
-		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s", name, d.Program)
+		return "", fmt.Errorf("the variable %s %w: set it in the environment of %s", name, errUnset, d.Program)
 	}
 	if !set {
-		return "", fmt.Errorf("the variable %s is not set: set it in the environment of %s, or write ${%s:-default}", name, d.Program, name)
+		return "", fmt.Errorf("the variable %s %w: set it in the environment of %s, or write ${%s:-default}", name, errUnset, d.Program, name)
 	}
 	if value != "" {
 		d.Secrets[value] = "${" + name + "}"

@@ -11,6 +11,9 @@ type Fault struct {
 	File    string // as the caller named the file; may be empty
 	Line    int    // counted from 1; 0 means the whole file
 	Message string // key, rule and fix, without values that may be secrets
+	Unset   bool   // the fault is outside of this file: a variable is not set, or another file cannot be used
+
+	open string // Message for Faults.Open; empty if it is the same
 }
 
 // String returns the fault as "file:line: message".
@@ -34,6 +37,16 @@ func (f Faults) Error() string {
 		lines[i] = fault.String()
 	}
 	return strings.Join(lines, "\n")
+}
+
+// Open returns the text of Error, but shows lines of the file that could not be read as they stand there. Only what
+// looks like a secret is hidden, so the text is for the terminal of the file's owner, and not for a log.
+func (f Faults) Open() string {
+	open := slices.Clone(f)
+	for i := range open {
+		open[i].Message = cmp.Or(f[i].open, f[i].Message)
+	}
+	return open.Error()
 }
 
 // Sorted returns the faults sorted by line, without repetitions. Repetitions occur because a value with an anchor is

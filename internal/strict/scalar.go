@@ -234,8 +234,13 @@ func (d *Decoder) replaced(x *Slot, n *yaml.Node) (Text, bool) {
 		err = errors.New("must not contain a zero byte")
 	}
 	if err != nil {
-		for message := range strings.SplitSeq(err.Error(), "\n") {
-			d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, message)
+		each := []error{err}
+		if all, ok := err.(interface{ Unwrap() []error }); ok {
+			each = all.Unwrap()
+		}
+		for _, err := range each {
+			d.Fault(x.Line, "%s%s: %s", x.Section.Where, x.Label, err)
+			d.Faults[len(d.Faults)-1].Unset = errors.Is(err, errUnset)
 		}
 		return Text{}, false
 	}

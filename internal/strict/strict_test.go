@@ -193,6 +193,41 @@ func TestManyFaults(t *testing.T) {
 	}
 }
 
+// A fault shows the line as it stands on the terminal of its owner, without what may be a secret by its form or its name.
+func TestOpenFaults(t *testing.T) {
+	for _, test := range []struct{ before, line, want string }{
+		{"", "name: { command: npx, args: [-y, @scope/thing] }", "name: { command: npx, args: [-y, @scope/thing] }"},
+		{"", "\tname: plain words", " name: plain words"},
+		{"", "name: [sk-abcdefgh12345, word, @x", "name: [**-*************, word, @x"},
+		{"", "name: [https://ann:hunter2@example.com/x, b, @x", "name: [https://ann:*******@*******.***/*, b, @x"},
+		{"", "name: [--port, 80, --api-key, hunter2, @x", "name: [--port, 80, --***-***, *******, @*"},
+		{"", "name: [https://example.com/?token=hunter2, @x", "name: [https://*******.***/?*****=*******, @*"},
+		{"", "name: [DB_PASS=hunter2, @x", "name: [**_****=*******, @*"},
+		{"", "token: @hunter2", "token: @*******"},
+		{"", "name: [Bearer hunter2, @x", "name: [****** *******, @*"},
+		{"", "a: { env: { WHO: hunter2 }, b: @x", "a: { env: { WHO: ******* }, b: @*"},
+		{"token:\n", "  @hunter2", "  @*******"},
+		{"headers:\n", "- @hunter2", "- @*******"},
+		{"a:\n  env:\n    WHO: x\n", "    WHAT: @hunter2", "    WHAT: @*******"},
+		{"a: { env: {\n", "WHO: @hunter2", "WHO: @*******"},
+		{"a: \"one\n", "  two hunter2 \" @", "  *** ******* \" @"},
+	} {
+		_, d := read(test.before+test.line+"\n", nil)
+		whole := strings.Split(d.Faults.Open(), "\n")
+		if len(whole) < 2 {
+			t.Errorf("%q: faults %q have no line", test.line, whole)
+		} else if _, got, _ := strings.Cut(whole[1], " | "); got != test.want {
+			t.Errorf("%q: %s\nwant\n%s", test.line, got, test.want)
+		}
+		if strings.Contains(d.Faults.Error(), "hunter2") || strings.Contains(d.Faults.Error(), "words") {
+			t.Errorf("%q: the text for logs has a value: %v", test.line, d.Faults)
+		}
+	}
+	if _, d := read("nam: x", nil); d.Faults.Open() != d.Faults.Error() {
+		t.Errorf("%q and %q differ", d.Faults.Open(), d.Faults.Error())
+	}
+}
+
 // In a file of another program, an unknown key is a warning.
 func TestForeign(t *testing.T) {
 	got, d := read("name: ${env:X}\nnothing: x\nnam: y\n", func(d *strict.Decoder) { d.Foreign = true })

@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/tidwall/jsonc"
@@ -112,33 +110,17 @@ func (d *Decoder) broken(data []byte, offset int, message string) {
 	before := []rune(string(data[begin:offset]))
 	column := len(before) + 1
 	from := max(0, len(before)-60)
-	shown := masked([]rune(string(line)))[from:]
-	if from > 0 {
-		shown[0] = '…'
-	}
-	if len(shown) > 100 {
-		shown = append(shown[:99:99], '…')
-	}
 	margin := fmt.Sprintf("%5d | ", number)
-	text := strings.ReplaceAll(string(shown), "\t", " ") // keeps the caret below the error
-	d.Fault(number, "%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
-}
-
-// masked hides the values on a line that could not be read, because a value may be a secret. Keys and punctuation stay,
-// because punctuation is the usual cause.
-func masked(line []rune) []rune {
-	word := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
-	out := slices.Clone(line)
-	for i, r := range line {
-		if word(r) {
-			out[i] = '*'
+	excerpt := func(shown []rune) string {
+		if shown = shown[from:]; from > 0 {
+			shown[0] = '…'
 		}
-		if r != ':' {
-			continue
+		if len(shown) > 100 {
+			shown = append(shown[:99:99], '…')
 		}
-		for k := i - 1; k >= 0 && (word(line[k]) || strings.ContainsRune(`"'_-`, line[k])); k-- {
-			out[k] = line[k]
-		}
+		text := strings.ReplaceAll(string(shown), "\t", " ") // keeps the caret below the error
+		return fmt.Sprintf("%s (column %d)\n%s%s\n%s^", message, column, margin, text, strings.Repeat(" ", len(margin)+len(before)-from))
 	}
-	return out
+	d.Fault(number, "%s", excerpt(masked([]rune(string(line)))))
+	d.Faults[len(d.Faults)-1].open = excerpt(opened([]rune(string(line)), string(data[:begin])))
 }

@@ -152,9 +152,9 @@ func (b *Breaker) refusal() error {
 		}
 	}
 	why, used := b.circuit.reason()
-	text := "it keeps failing (%s): its circuit breaker is open; next attempt %s"
+	text := "it keeps failing (%s); next attempt %s"
 	if used {
-		text = "connections to it keep failing (%s): its circuit breaker is open; next attempt %s"
+		text = "it is down: %s; next attempt %s"
 	}
 	return &bridge.Error{
 		Server: b.s.Name,
@@ -252,7 +252,7 @@ var errSlow = errors.New("an answer took too long")
 func reason(err error, principal string) string {
 	if e, ok := errors.AsType[*bridge.Error](err); ok && principal == "" {
 		public, _, _ := strings.Cut(e.Public, "; whether ") // the rest describes one call
-		return public
+		return strings.TrimPrefix(public, "handshake: ")
 	}
 	switch {
 	case errors.Is(err, errSlow):

@@ -47,6 +47,8 @@ type Host interface {
 	Greeting(principal string) *bridge.Greeting
 	// Failing returns why the last attempt to open the server failed, or nil.
 	Failing() error
+	// Since returns when the server began to fail; zero while it works.
+	Since() time.Time
 	// Await calls told once, when the server can be opened again, unless stop is called first.
 	Await(from *bridge.Caller, told func()) (stop func())
 	// Heard makes the cache drop the answers that the notification m makes stale. Heard is called before clients get
@@ -60,6 +62,8 @@ type Options struct {
 	Params  []byte           // of initialize, on behalf of stateless clients
 	Force   context.Context  // ends when the time to close connections is over
 	Tracing *tracing.Tracing // may be nil
+	// Start returns how long a list waits for servers that are still starting.
+	Start func() time.Duration
 }
 
 // Aggregate offers several servers as one.

@@ -3,6 +3,7 @@ package aggregate
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,8 +19,10 @@ type question interface {
 	// later, unless the client cancels before gather returns.
 	overdue(m *member)
 	after(m *member, err error)
-	// slow reports whether a server gets only slowPatience.
-	slow(m *member) bool
+	// patience returns how long gather waits for a server, from the beginning of the question. moved receives an item
+	// when the patience for a server may have become less; nil means never.
+	patience(m *member) time.Duration
+	moved() <-chan struct{}
 	// needsOne reports whether an empty answer would be wrong: then gather waits until one server has answered, or
 	// all have failed.
 	needsOne() bool
@@ -47,10 +50,10 @@ type reply struct {
 }
 
 // gather asks all servers at once. good is the number of answers that are known already. gather returns when all have
-// answered or patience is over; late are the servers that have not answered. gather leaves out each server that
+// answered, or when the patience with those that have not is over; late are the servers that have not answered. gather leaves out each server that
 // fails, except an overloaded one, until that server works again. If no answer is good and none is late, err is the
 // first failure.
-func (s *session) gather(ctx context.Context, members []*member, patience time.Duration, q question, good int) (late map[*member]bool, err error) {
+func (s *session) gather(ctx context.Context, members []*member, q question, good int) (late map[*member]bool, err error) {
 	c := &collector{
 		question: q,
 		good:     good,
@@ -72,7 +75,7 @@ func (s *session) gather(ctx context.Context, members []*member, patience time.D
 			return nil, bridge.ErrEnded
 		}
 	}
-	return c.wait(ctx, patience)
+	return c.wait(ctx)
 }
 
 // run asks one server. The reply goes to wait, or to after if wait has returned.
@@ -94,12 +97,16 @@ func (c *collector) run(ctx context.Context, m *member) {
 
 // wait takes replies until there are enough. late are the servers that have not replied. If all servers have failed,
 // err is the first failure; if ctx has ended, err is its cause.
-func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[*member]bool, err error) {
-	timer := time.NewTimer(patience)
+func (c *collector) wait(ctx context.Context) (late map[*member]bool, err error) {
+	began := time.Now()
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	moment := time.NewTimer(slowPatience)
-	defer moment.Stop()
-	for expired, passed := false, false; !c.enough(expired, passed); {
+	for {
+		left := c.left(time.Since(began))
+		if left <= 0 {
+			break
+		}
+		timer.Reset(left)
 		select {
 		case r := <-c.replies:
 			c.take(r)
@@ -113,9 +120,7 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 				r.m.leaveOut(r.err)
 			}
 		case <-timer.C:
-			expired = true
-		case <-moment.C:
-			passed = true
+		case <-c.moved():
 		case <-ctx.Done():
 			c.mu.Lock()
 			c.over, c.abandoned = true, true
@@ -139,25 +144,15 @@ func (c *collector) wait(ctx context.Context, patience time.Duration) (late map[
 	return c.late, nil
 }
 
-// enough reports whether wait may return. expired means that patience is over, and passed that slowPatience is over.
-func (c *collector) enough(expired, passed bool) bool {
-	switch {
-	case len(c.late) == 0:
-		return true
-	case c.needsOne() && c.good == 0:
-		return false
+// left returns how long wait still waits if no server replies, after it has waited for some time.
+func (c *collector) left(waited time.Duration) (left time.Duration) {
+	if len(c.late) > 0 && c.needsOne() && c.good == 0 {
+		return math.MaxInt64
 	}
-	return expired || passed && c.onlySlow()
-}
-
-// onlySlow reports whether all servers that have not replied are slow.
-func (c *collector) onlySlow() bool {
 	for m := range c.late {
-		if !c.slow(m) {
-			return false
-		}
+		left = max(left, c.patience(m)-waited)
 	}
-	return true
+	return left
 }
 
 // take records a server's reply.

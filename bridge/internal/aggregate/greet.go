@@ -1,9 +1,11 @@
 package aggregate
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -33,8 +35,8 @@ func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 	}
 	var again error // from the servers that failed recently
 	var wg sync.WaitGroup
-	wg.Go(func() { _, again = s.gather(ctx, failing, retryPatience, greetCall{s}, 0) })
-	late, err := s.gather(ctx, fresh, greetPatience, greetCall{s}, 0)
+	wg.Go(func() { _, again = s.gather(ctx, failing, greetCall{s, retryPatience}, 0) })
+	late, err := s.gather(ctx, fresh, greetCall{s, greetPatience}, 0)
 	wg.Wait()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -54,7 +56,10 @@ func (s *session) initialize(ctx context.Context) (*jsonrpc.Message, error) {
 }
 
 // greetCall is the question for the greetings of servers.
-type greetCall struct{ s *session }
+type greetCall struct {
+	s     *session
+	waits time.Duration
+}
 
 func (g greetCall) ask(ctx context.Context, m *member) error {
 	a, err := m.call(ctx, g.s.greet())
@@ -73,8 +78,9 @@ func (greetCall) after(m *member, err error) {
 	m.back()
 }
 
-func (greetCall) slow(*member) bool { return false }
-func (greetCall) needsOne() bool    { return false }
+func (g greetCall) patience(*member) time.Duration { return g.waits }
+func (greetCall) moved() <-chan struct{}           { return nil }
+func (greetCall) needsOne() bool                   { return false }
 
 // discovered returns the result of server/discover. The result offers tasks if a modern server offers them.
 func (s *session) discovered() []byte {
@@ -109,9 +115,14 @@ func (m *member) setAbsent(fails error) {
 // as a server with all capabilities.
 func (s *session) greeting() []byte {
 	caps := []byte("{}")
-	var instructions []string
+	var instructions, lacking []string
 	for _, m := range s.members() {
 		one := m.greeting()
+		if why := cmp.Or(m.leftOut(), m.s.Failing()); why != nil {
+			lacking = append(lacking, m.s.Name+" ("+m.lacking(why).Why+")")
+		} else if one == nil {
+			lacking = append(lacking, m.s.Name+" ("+errStarting.Error()+")")
+		}
 		if one == nil {
 			caps = union(caps, []byte(`{"tools":{},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{}}`))
 			continue
@@ -120,6 +131,9 @@ func (s *session) greeting() []byte {
 		if text := gjson.GetBytes(one.Result, "instructions").String(); text != "" {
 			instructions = append(instructions, m.s.Name+":\n"+text)
 		}
+	}
+	if len(lacking) > 0 {
+		instructions = append(instructions, "Lists may lack these servers at first: "+strings.Join(lacking, ", ")+".")
 	}
 	caps = era.WithoutTasks(caps) // the id of a legacy task does not name its server
 	for _, k := range list.Announced {

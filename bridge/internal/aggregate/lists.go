@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -65,6 +66,9 @@ type listCall struct {
 	parts   map[*member]*part // one for each member
 	inner   bridge.Request    // the request without its message
 	params  []byte            // without cursor
+	lacking []missing         // servers that the list lacks
+	began   time.Time
+	opened  chan struct{} // receives an item when a connection is open
 }
 
 // part is one server's contribution to a list.
@@ -96,6 +100,8 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		from:    from,
 		members: s.members(),
 		parts:   map[*member]*part{},
+		began:   time.Now(),
+		opened:  make(chan struct{}, 1),
 		params:  rawjson.Delete(bytes.Clone(r.Params), "cursor"),
 		inner: bridge.Request{
 			From:     r.From,
@@ -105,7 +111,7 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 		},
 	} // r may not be used after this call
 	asked, good := l.choose()
-	late, err := s.gather(ctx, asked, listPatience, l, good)
+	late, err := s.gather(ctx, asked, l, good)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +120,11 @@ func (s *session) list(ctx context.Context, k list.Kind, r *bridge.Request) (*js
 			l.parts[m].known = nil
 		}
 	}
-	return l.mergedOnce(late), nil
+	a := l.mergedOnce(late)
+	if k == list.Tools && from == nil {
+		s.lack(l.lacking)
+	}
+	return a, nil
 }
 
 // choose returns the servers to ask. good is the number of servers whose page is known already.
@@ -159,17 +169,37 @@ func (l *listCall) choose() (asked []*member, good int) {
 	return asked, good
 }
 
-// slow reports whether a server gets only slowPatience: its stored page may be used, or it did not answer
-// before.
-func (l *listCall) slow(m *member) bool {
-	return l.from == nil && (l.parts[m].known != nil || m.catalog.slow.mute(l.k))
+// patience implements question. A server gets only slowPatience if its stored page may be used, or if it did not answer
+// before. A server gets listPatience from the moment that its connection is open.
+func (l *listCall) patience(m *member) time.Duration {
+	p, start := l.parts[m], l.g.a.o.Start()
+	switch opened := p.opened.Load(); {
+	case l.from == nil && (p.known != nil || m.catalog.slow.mute(l.k)):
+		return slowPatience
+	case opened != 0:
+		return min(start, time.Unix(0, opened).Sub(l.began)+listPatience)
+	}
+	return start
 }
+
+func (l *listCall) moved() <-chan struct{} { return l.opened }
 
 func (l *listCall) needsOne() bool { return true }
 
-// missing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
-// server.
+// missing records for the client that a server is left out of the list, and logs why.
 func (l *listCall) missing(m *member, why error) {
+	l.logMissing(m, why)
+	l.lacking = append(l.lacking, m.lacking(why))
+}
+
+// lacks reports whether missing was called for a server.
+func (l *listCall) lacks(m *member) bool {
+	return slices.ContainsFunc(l.lacking, func(one missing) bool { return one.Server == m.s.Name })
+}
+
+// logMissing logs why a server is left out of the list. The line is a warning if the last list of that kind had the
+// server.
+func (l *listCall) logMissing(m *member, why error) {
 	level := slog.LevelDebug
 	if m.catalog.slow.missing(l.k, true) {
 		level = slog.LevelWarn
@@ -201,7 +231,13 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 	}
 	r := l.inner
 	r.Message = jsonrpc.NewRequest(l.k.Method(), params)
-	r.Opened = func() { p.opened.Store(time.Now().UnixNano()) }
+	r.Opened = func() {
+		p.opened.Store(time.Now().UnixNano())
+		select {
+		case l.opened <- struct{}{}:
+		default: // the wait reads the times of all servers
+		}
+	}
 	var err error
 	p.page, err = m.call(ctx, &r)
 	if err == nil && l.from == nil {
@@ -340,8 +376,12 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 			result = m.latePage(l.k, p.earlier)
 		} else if page := p.page; page != nil {
 			if page.Error != nil {
+				if gjson.GetBytes(page.Error, "code").Int() == jsonrpc.CodeMethodNotFound { // the server has no such list
+					l.logMissing(m, errors.New(string(page.Error)))
+					continue
+				}
 				l.missing(m, errors.New(string(page.Error)))
-				if no == nil && gjson.GetBytes(page.Error, "code").Int() != jsonrpc.CodeMethodNotFound { // a server without the method has no such list
+				if no == nil {
 					no = page
 				}
 				continue
@@ -351,6 +391,9 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 			if l.from == nil {
 				m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 			}
+		}
+		if why := m.leftOut(); result == nil && why != nil && !l.lacks(m) { // it has just failed
+			l.lacking = append(l.lacking, m.lacking(why))
 		}
 		if result == nil {
 			continue
@@ -436,6 +479,13 @@ func (l *listCall) answer(all *merged) *jsonrpc.Message {
 		}
 		meta = rawjson.SetFirst(meta, era.KeyServerInfo, l.g.a.o.Info)
 		out = append(out, `,"resultType":"complete","ttlMs":0,"cacheScope":"private"`...)
+	}
+	if len(l.lacking) > 0 {
+		if meta == nil {
+			meta = []byte("{}")
+		}
+		text, _ := json.Marshal(l.lacking) // strings and times always have a JSON form
+		meta = rawjson.SetFirst(meta, era.KeyMissing, text)
 	}
 	if meta != nil {
 		out = append(append(out, `,"_meta":`...), meta...)

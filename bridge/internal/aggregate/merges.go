@@ -92,7 +92,7 @@ func (l *listCall) pages(late map[*member]bool) []source {
 		p := l.parts[m]
 		one := source{catalog: m.catalog, view: v}
 		switch {
-		case p.known != nil || p.earlier != nil || v.conflicting[m.s]:
+		case p.known != nil || p.earlier != nil || v.conflicting[m.s] || m.leftOut() != nil:
 			return nil
 		case p.page != nil && p.page.Error == nil:
 			if one.Page = list.PageOf(p.page); one.Page == (list.Page{}) {

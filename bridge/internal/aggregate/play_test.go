@@ -106,6 +106,13 @@ func (a *actor) Failing() error {
 	return a.fails
 }
 
+func (a *actor) Since() (at time.Time) {
+	if a.Failing() != nil {
+		at = time.Date(2026, 1, 2, 3, 4, 5, 6, time.UTC)
+	}
+	return at
+}
+
 func (a *actor) set(f func()) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,6 +136,7 @@ func play(t *testing.T, session bool, actors ...*actor) *stage {
 	s := &stage{t: t, client: &bridgetest.Client{}, from: bridgetest.Caller(era.Rev20251125, "", `{}`)}
 	s.all = aggregate.New(aggregate.Options{
 		Info: []byte(`{"name":"bridge"}`), Params: []byte(bridgetest.InitializeParams), Force: context.Background(),
+		Start: func() time.Duration { return 20 * time.Second },
 	})
 	s.serve(actors...)
 	if s.up = s.all.Session(s.from, s.client); !session {
@@ -429,6 +437,26 @@ func TestMessages(t *testing.T) {
 		bridgetest.Contains(t, one.lines(), "roots/list_changed")
 		s.end()
 	})
+}
+
+// The error about an unknown name has the names with prefixes, or the servers that do not work. Lists say which servers
+// they lack, since when, and why.
+func TestUnknown(t *testing.T) {
+	one := newActor(t, "one", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"x"},{"name":"secret"}]}`})
+	two := newActor(t, "two", era.Rev20251125, caps, nil)
+	two.set(func() {
+		two.fails = &bridge.Error{Kind: bridge.ErrUnavailable, Public: "its process has ended", Err: errors.New("/bin/private")}
+	})
+	s := play(t, true, one, two)
+	bridgetest.Contains(t, s.call("tools/list", `{}`), `"_meta":{"dev.mcp-bridge/missing":[{"server":"two","since":"2026-01-02T03:04:05Z","why":"its process has ended"}]}`)
+	for name, want := range map[string]string{
+		"x":      "Unknown tool: x: did you mean one__x? At the address of several servers, names begin with their server's prefix",
+		"y":      "Unknown tool: y (these servers do not work now: two)",
+		"secret": "Unknown tool: secret (these servers do not work now: two)",
+	} {
+		same(t, name, gjson.Get(s.call("tools/call", `{"name":"`+name+`"}`), "error.message").Str, want)
+	}
+	s.end()
 }
 
 // The greeting unites what the servers can do. Servers that are slow or fail are left out, unless all are.

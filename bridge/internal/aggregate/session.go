@@ -30,7 +30,8 @@ type session struct {
 	ctx       context.Context               // ends when Close is called
 	cancel    context.CancelFunc
 	wg        sync.WaitGroup
-	level     atomic.Pointer[[]byte] // params of the last logging/setLevel
+	level     atomic.Pointer[[]byte]    // params of the last logging/setLevel
+	lacking   atomic.Pointer[[]missing] // servers that the last list of tools lacks; nil if it lacks none
 
 	mu     sync.Mutex // guards the rest
 	closed bool
@@ -238,7 +239,10 @@ func (s *session) Notify(ctx context.Context, r *bridge.Request) error {
 // callNamed passes a call of a tool or a prompt to its server.
 func (s *session) callNamed(ctx context.Context, k list.Kind, r *bridge.Request) (*jsonrpc.Message, error) {
 	m, own := s.find(ctx, k, r.Name())
-	if m == nil || !m.s.Shows(k, own, r.From.Principal) {
+	switch {
+	case m == nil:
+		return s.unknown(k, r.Name(), r.From.Principal), nil
+	case !m.s.Shows(k, own, r.From.Principal):
 		return k.Unknown(r.Name()), nil
 	}
 	inner := *r
@@ -532,6 +536,6 @@ func (s *session) setLevel(ctx context.Context, r *bridge.Request) (*jsonrpc.Mes
 // These constants bound the wait for slow servers. A notification (list_changed) announces the items that come later.
 const (
 	greetPatience = 5 * time.Second
-	retryPatience = time.Second // for servers that failed recently
-	listPatience  = 10 * time.Second
+	retryPatience = time.Second      // for servers that failed recently
+	listPatience  = 10 * time.Second // of a server whose connection is open
 )

@@ -73,16 +73,21 @@ type Server struct {
 	ToolsMode string `json:"tools_mode,omitempty"`
 	Sessions  int    `json:"sessions"`
 	Calls     int    `json:"calls"`
+	// Lacking counts the clients of several servers whose last list of tools lacks this server, and LackingWhy is why.
+	Lacking    int    `json:"missing_from_lists,omitempty"`
+	LackingWhy string `json:"missing_from_lists_why,omitempty"`
 	// P50, P95 and P99 are percentiles of the durations of the calls of the last 5 minutes, in milliseconds, and
-	// ErrorShare is the share of errors among the calls; nil without calls. Tools is the number of tools in the last
-	// list that a client got, and ListTokens the approximate size of the list in tokens; both are nil without a list,
-	// and for a caller that may not see all tools. All are nil in /readyz.
-	P50        *float64 `json:"p50_ms,omitempty"`
-	P95        *float64 `json:"p95_ms,omitempty"`
-	P99        *float64 `json:"p99_ms,omitempty"`
-	ErrorShare *float64 `json:"error_share,omitempty"`
-	Tools      *int     `json:"tools,omitempty"`
-	ListTokens *int     `json:"list_tokens,omitempty"`
+	// ErrorShare is the share of errors among the calls, and ToolErrorShare that of calls whose tool said that it
+	// failed; both are nil without calls. Tools is the number of tools in the last list that a client got, and
+	// ListTokens the approximate size of the list in tokens; both are nil without a list, and for a caller that may
+	// not see all tools. All are nil in /readyz.
+	P50            *float64 `json:"p50_ms,omitempty"`
+	P95            *float64 `json:"p95_ms,omitempty"`
+	P99            *float64 `json:"p99_ms,omitempty"`
+	ErrorShare     *float64 `json:"error_share,omitempty"`
+	ToolErrorShare *float64 `json:"tool_error_share,omitempty"`
+	Tools          *int     `json:"tools,omitempty"`
+	ListTokens     *int     `json:"list_tokens,omitempty"`
 	// RSS is the memory of the server's child processes in bytes, and CPU their processor time in milliseconds; both
 	// are 0 unless requested.
 	RSS         int64  `json:"rss_bytes,omitempty"`
@@ -239,6 +244,25 @@ func (b *Bridge) Limit(of func(server string) bool) {
 	}
 }
 
+// Missing says in a sentence which servers are missing from the lists of clients, and why; empty if none is.
+func (b *Bridge) Missing() string {
+	var all []string
+	for i := range b.Servers {
+		s := &b.Servers[i]
+		clients := "clients"
+		if s.Lacking == 1 {
+			clients = "client"
+		}
+		if s.Lacking > 0 {
+			all = append(all, fmt.Sprintf("%s (%d %s: %s)", s.Name, s.Lacking, clients, s.LackingWhy))
+		}
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "missing from the lists of clients: " + strings.Join(all, ", ")
+}
+
 // Text returns the state as text for people.
 func (b *Bridge) Text(now time.Time) string {
 	var out strings.Builder
@@ -262,6 +286,9 @@ func (b *Bridge) Text(now time.Time) string {
 		if len(s.Pending) > 0 {
 			fmt.Fprintf(&out, "after a restart: %s\n", strings.Join(s.Pending, ", "))
 		}
+	}
+	if text := b.Missing(); text != "" {
+		out.WriteString(line(text) + "\n")
 	}
 	if c := b.TLS; c != nil && c.LastError != "" {
 		fmt.Fprintf(&out, "%s (since %s; it is good until %s)\n", line(c.LastError), ago(now, c.LastErrorAt), c.Until.UTC().Format(time.RFC3339))

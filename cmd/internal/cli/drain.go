@@ -46,7 +46,7 @@ answers 503, so that a load balancer sends no new clients. Present clients stay.
 				switch {
 				case !cmd.Flags().Changed(name):
 				case d.server == "":
-					return exit.Usagef("--%s is of use with the name of a server only", name)
+					return exit.Usagef("--%s needs the name of a server", name)
 				case value <= 0:
 					return exit.Usagef("--%s must be longer than 0", name)
 				}

@@ -37,9 +37,9 @@ func TestDrainCommand(t *testing.T) {
 		{"drain " + at + " one --for 1ms --token-env OPS_KEY", 1, "", "for must be a time from 1s to 24h", ""},
 		{"drain " + at + " one --for -1s --token-env OPS_KEY", exit.Usage, "", "--for must be longer than 0", ""},
 		{"drain " + at + " one --wait 0s --token-env OPS_KEY", exit.Usage, "", "--wait must be longer than 0", ""},
-		{"drain " + at + " --wait 1s --token-env OPS_KEY", exit.Usage, "", "--wait is of use with the name of a server only", ""},
+		{"drain " + at + " --wait 1s --token-env OPS_KEY", exit.Usage, "", "--wait needs the name of a server", ""},
 		{"drain " + at + " " + at, exit.Usage, "", "two URLs", ""},
-		{"drain http://127.0.0.1:1 one", exit.Server, "", "does not answer", ""},
+		{"drain http://127.0.0.1:1 one", exit.Server, "", "nothing listens at 127.0.0.1:1: is the bridge running?", ""},
 	} {
 		code, stdout, stderr := in(t, strings.Fields(tc.args)...)
 		if code != tc.code || !strings.HasPrefix(stdout, tc.stdout) || (stdout == "") != (tc.stdout == "") || !strings.Contains(stderr, tc.stderr) || (stderr == "") != (tc.stderr == "") {

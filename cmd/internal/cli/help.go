@@ -24,11 +24,10 @@ var flagGroups = []struct{ title, flags string }{
 	{"Call", "call/json=<object> saved=<file> no-check dry-run root=<folder>"},
 	{"Listen", "listen=<address> host=<host> port=<port> run/token-env=<name> insecure allow-host=<host> allow-origin=<origin> console=<mode>"},
 	{"Server process", "env=<NAME=VALUE> env-all cwd=<folder> share=<mode> restart"},
-	{"Remote server", "header=<header> transport=<transport>"},
+	{"Remote server", "against=<url> header=<header> token-env=<name> ca-file=<file> transport=<transport>"},
 	{"Sign-in", "client-id=<id> client-secret-env=<name> client-metadata-url=<url> issuer=<url> scope=<scope> resource=<url> callback=<url> device no-login"},
 	{"REST API", "base-url=<url> mode=<mode> expose=<rule> read-only tools/all"},
 	{"Protocol", "era=<era> offer=<revisions> timeout=<duration> handshake-timeout=<duration>"},
-	{"Running bridge", "against=<url> token-env=<name> ca-file=<file>"},
 	{"Other", "name=<name> config=<file> output=<file> env-file=<file> secrets=<mode> only=<server> force merge tools=<name> online check " +
 		"all health once every=<duration> for=<duration> wait=<duration> long json json-output output-dir=<folder> quiet verbose " +
 		"log-level=<level> log-format=<format> version help"},

@@ -168,7 +168,10 @@ func add(im *imports.Import, from string, stdin io.Reader) error {
 	var wrong error
 	for _, name := range paths {
 		data, err := files.Read(name, imports.MaxFile+1)
-		if err == nil {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			err = fmt.Errorf("there is no file %q", name)
+		case err == nil:
 			err = im.Add(name, data)
 		}
 		wrong = errors.Join(wrong, err)

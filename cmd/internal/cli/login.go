@@ -84,9 +84,9 @@ func askOf(c *config.Config, ask func(server, address string)) {
 }
 
 // signInTarget returns the configuration of the server that the command line names.
-func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) {
+func signInTarget(target, file string, reach flags.Reach, f *flags.SignIn) (*remote.Config, error) {
 	if flags.IsURL(target) {
-		s, err := (&flags.Remote{}).Server(target, config.ShareSession)
+		s, err := (&flags.Remote{Reach: reach}).Server(target, config.ShareSession)
 		if err != nil {
 			return nil, err
 		}
@@ -129,6 +129,7 @@ func signInTarget(target, file string, f *flags.SignIn) (*remote.Config, error) 
 func newLogin(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
 	var file string
 	var s flags.SignIn
+	var reach flags.Reach
 	var device bool
 	cmd := &cobra.Command{
 		Use:   "login [flags] URL|SERVER",
@@ -164,11 +165,11 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 				return err
 			}
 			if !flags.IsURL(args[0]) {
-				if err := flags.Useless(cmd.Flags(), "a URL", flags.SignInNames...); err != nil {
+				if err := flags.Useless(cmd.Flags(), "a URL", append([]string{"header", "ca-file"}, flags.SignInNames...)...); err != nil {
 					return err
 				}
 			}
-			c, err := signInTarget(args[0], file, &s)
+			c, err := signInTarget(args[0], file, reach, &s)
 			if err != nil {
 				return err
 			}
@@ -213,6 +214,7 @@ MCP_BRIDGE_LOGINS=keychain fails without a keychain.`,
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	cmd.Flags().BoolVar(&device, "device", false, "sign in on any device: open an address there and enter a code")
 	s.AddAlways(cmd.Flags())
+	reach.Add(cmd.Flags(), "")
 	return cmd
 }
 
@@ -275,7 +277,7 @@ func loginsFor(store *login.Store, server string, stderr io.Writer) (all []kept,
 
 // plainURL returns the URL of a target without the query, as logins name it.
 func plainURL(target, file string) (string, *remote.Config, error) {
-	c, err := signInTarget(target, file, &flags.SignIn{})
+	c, err := signInTarget(target, file, flags.Reach{}, &flags.SignIn{})
 	if err != nil {
 		return "", nil, err
 	}

@@ -179,7 +179,7 @@ func TestLoginByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"login other -c ": "has no login: true", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope is of use with a URL only",
+		"login other -c ": "has no login: true", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope needs a URL",
 	} {
 		if code, _, errs := command(t, append(strings.Fields(args), file)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
@@ -319,10 +319,10 @@ func TestSignInFlags(t *testing.T) {
 		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_SECRET":  "needs an --issuer",
 		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_NOTHING": "the variable is not set",
 		"connect https://a.example.com/mcp --callback https://b.example.com/cb":                  "redirect_uri must be an address of this machine",
-		"connect --client-id a -- cat":                          "--client-id is of use with the URL of an MCP server only",
-		"run --client-id a -- cat":                              "--client-id is of use with the URL of an MCP server only",
-		"connect --device -- cat":                               "--device is of use with the URL of an MCP server only",
-		"run --device -- cat":                                   "--device is of use with the URL of an MCP server only",
+		"connect --client-id a -- cat":                          "--client-id needs the URL of an MCP server",
+		"run --client-id a -- cat":                              "--client-id needs the URL of an MCP server",
+		"connect --device -- cat":                               "--device needs the URL of an MCP server",
+		"run --device -- cat":                                   "--device needs the URL of an MCP server",
 		"connect https://a.example.com/mcp --device --no-login": "leave one out",
 		"logout": "or --all",
 	} {

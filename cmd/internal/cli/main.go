@@ -22,6 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/inspect"
 	"github.com/mcp-bridge/bridge/cmd/internal/orphans"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
+	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 func Main() {
@@ -56,9 +58,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		e = exit.Error{Code: exit.Failure, Err: err}
 	}
 	if e.Err != nil {
-		fmt.Fprintln(root.ErrOrStderr(), "mcp-bridge:", err)
+		text := err.Error()
+		if is, _ := terminal.Is(stderr); is { // and not a log
+			text = withLines(err)
+		}
+		fmt.Fprintln(root.ErrOrStderr(), "mcp-bridge:", text)
 	}
 	return e.Code
+}
+
+// withLines returns the text of an error for the user's own terminal: faults show the lines of the user's file.
+func withLines(err error) string {
+	faults, ok := errors.AsType[config.Faults](err)
+	if !ok {
+		return err.Error()
+	}
+	return strings.Replace(err.Error(), sanitize.Text(faults.Error()), sanitize.Text(faults.Open()), 1)
 }
 
 // newRoot returns the command of the whole program. served and log are stdout and stderr of commands that serve.

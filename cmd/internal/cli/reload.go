@@ -10,12 +10,9 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
-	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -23,7 +20,7 @@ import (
 
 func newReload(stdout, stderr io.Writer) *cobra.Command {
 	var check, asJSON bool
-	var o operator
+	var l looker
 	cmd := &cobra.Command{
 		Use:   "reload [URL]",
 		Short: "Reload the configuration of a running bridge",
@@ -43,12 +40,11 @@ the key of a caller in admin is needed: see --token-env.`,
   mcp-bridge reload --check
   mcp-bridge reload http://127.0.0.1:8808
   mcp-bridge reload https://mcp.example.com --token-env OPS_KEY`,
-		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := o.find(cmd, args); err != nil {
+			if err := l.find(cmd, args); err != nil {
 				return err
 			}
-			out, err := o.reload(cmd.Context(), check)
+			out, err := l.reload(cmd.Context(), check)
 			if err != nil {
 				return err
 			}
@@ -63,10 +59,9 @@ the key of a caller in admin is needed: see --token-env.`,
 			return printChanges(stdout, out, "nothing has changed")
 		},
 	}
-	cmd.Flags().StringVarP(&o.file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
 	cmd.Flags().BoolVar(&check, "check", false, "print what would change, and change nothing")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer as one JSON document")
-	o.add(cmd.Flags())
+	l.add(cmd, "your key of the bridge", reloadTimeout)
 	return cmd
 }
 
@@ -84,52 +79,27 @@ func printChanges(w io.Writer, out *reload.Result, none string) error {
 	return nil
 }
 
-// operator sends an operator's requests to a running bridge.
-type operator struct {
-	looker
-	caFile string
-}
-
-// add adds the flags.
-func (o *operator) add(f *pflag.FlagSet) {
-	o.timeout = time.Minute
-	f.StringVar(&o.tokenEnv, "token-env", "", "variable with your key of the bridge")
-	f.StringVar(&o.caFile, "ca-file", "", "certificates (PEM) to trust as the bridge's issuer, besides the system's")
-}
-
-// trust replaces the trusted certificates by the certificates of the flag, if the flag is set.
-func (o *operator) trust() error {
-	trusted, err := (&remote.Config{CAFile: o.caFile}).Secure()
-	if err != nil {
-		return exit.With(exit.Usage, err)
-	}
-	if trusted != nil {
-		o.tls = trusted
-	}
-	return nil
-}
+// reloadTimeout bounds the wait for a reload, which reads files and documents.
+const reloadTimeout = time.Minute
 
 // reloadPath is the path for a reload, below the base path.
 const reloadPath = "/" + server.AdminPath + "reload"
 
 // reload makes the bridge reload its file. With check, reload only returns the changes.
-func (o *operator) reload(ctx context.Context, check bool) (*reload.Result, error) {
-	if err := o.trust(); err != nil {
-		return nil, err
-	}
+func (a *asked) reload(ctx context.Context, check bool) (*reload.Result, error) {
 	body, _ := json.Marshal(map[string]bool{"dry_run": check}) // cannot fail
-	status, _, text, err := o.send(ctx, http.MethodPost, reloadPath, body)
+	status, _, text, err := a.send(ctx, http.MethodPost, reloadPath, body)
 	if err != nil {
 		return nil, err
 	}
 	if status == http.StatusOK {
 		var out reload.Result
 		if err := json.Unmarshal(text, &out); err != nil {
-			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", o.url, err)
+			return nil, fmt.Errorf("the answer of %s is not that of a bridge: %w", a.url, err)
 		}
 		return &out, nil
 	}
-	return nil, refused(o.url, status, text)
+	return nil, refused(a.url, status, text)
 }
 
 // refused returns the error for a response that is not a success.
@@ -172,14 +142,14 @@ func refused(at string, status int, text []byte) error {
 }
 
 // against prints the changes that a file would cause at a bridge that serves it.
-func (o *operator) against(ctx context.Context, w io.Writer, file, at string) error {
-	if err := o.readKey(); err != nil {
+func (a *asked) against(ctx context.Context, w io.Writer, file, at string) error {
+	if err := a.readFlags(); err != nil {
 		return err
 	}
-	if err := o.at(at); err != nil {
+	if err := a.at(at); err != nil {
 		return err
 	}
-	out, err := o.reload(ctx, true)
+	out, err := a.reload(ctx, true)
 	if err != nil {
 		return err
 	}

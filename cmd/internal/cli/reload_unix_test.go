@@ -120,7 +120,7 @@ func TestReload(t *testing.T) {
 	try(1, "", "--token-env", "reload", at)
 	try(1, "", "list the caller's name in admin", "reload", at, "--token-env", "DEV_KEY")
 	try(exit.Usage, "", "the variable is not set", "reload", at, "--token-env", "NO_KEY")
-	try(exit.Server, "", "does not answer", "reload", "http://127.0.0.1:1")
+	try(exit.Server, "", "nothing listens at 127.0.0.1:1", "reload", "http://127.0.0.1:1")
 	try(0, "servers.two none → added (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
 	if !strings.Contains(ready(), `"two"`) {
 		t.Errorf("what was added is not there: %s", ready())

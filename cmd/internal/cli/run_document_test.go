@@ -60,7 +60,7 @@ func TestDocumentTarget(t *testing.T) {
 		{"at a URL", []string{"call", api.URL + "/openapi.json", "getPet", "id=8"}, 0, `/pets/8`, "", 1},
 		{"at another URL", []string{"tools", api.URL + "/spec", "--base-url", api.URL}, 0, "getPet", "", 0},
 		{"at a URL with nothing", []string{"tools", api.URL + "/gone.json?key=top-secret-key"}, exit.Server, "", api.URL + "/gone.json cannot be read: the server answered 404 Not Found", 0},
-		{"a flag for an MCP server", []string{"tools", path, "--transport", "sse"}, exit.Usage, "", "--transport is of use with the URL of an MCP server only", 0},
+		{"a flag for an MCP server", []string{"tools", path, "--transport", "sse"}, exit.Usage, "", "--transport needs the URL of an MCP server", 0},
 		{"a configuration", []string{"tools", file(t, "bridge.yaml", "servers: {}\n")}, exit.Usage, "", "is a configuration file: name one of its servers, as in 'mcp-bridge tools NAME -c ", 0},
 		{"a web page at the URL of a document", []string{"tools", page.URL + "/api.json?key=SECRET"}, exit.Usage, "", "what is at " + page.URL + "/api.json is not an OpenAPI document: that has openapi, swagger or paths at its top", 0},
 		{"no file", []string{"tools", "./none.yaml"}, exit.Usage, "", "./none.yaml: no such file or directory", 0},
@@ -131,10 +131,10 @@ func TestRunNoDocument(t *testing.T) {
 		{[]string{"--cwd", filepath.Dir(path), "--", "./api.yaml"}, "./api.yaml is neither a program nor an OpenAPI document"},
 		{[]string{lost}, "lost.yaml: line 2: "},
 		{[]string{settings}, settings + " is a configuration file: serve it with 'mcp-bridge serve -c " + settings + "'"},
-		{[]string{"--base-url", "https://api.example.com", path}, "--base-url is of use with an OpenAPI document only, and " + path + " is not one"},
-		{[]string{"--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url is of use with an OpenAPI document only"},
+		{[]string{"--base-url", "https://api.example.com", path}, "--base-url needs an OpenAPI document, and " + path + " is not one"},
+		{[]string{"--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url needs an OpenAPI document"},
 		{[]string{"--base-url", "example", file(t, "pets.yaml", petsDocument)}, "base_url must be a URL such as"},
-		{[]string{"--era", "modern", file(t, "pets.yaml", petsDocument)}, "--era is of use with the URL of an MCP server or a program only"},
+		{[]string{"--era", "modern", file(t, "pets.yaml", petsDocument)}, "--era needs the URL of an MCP server or a program"},
 	} {
 		code, stdout, stderr := in(t, append([]string{"run"}, test.args...)...)
 		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, test.want) {

@@ -42,9 +42,9 @@ func TestToolsOfDocument(t *testing.T) {
 	}{
 		{[]string{"tools", document, "--mode", "serch"}, "--mode must be auto, tools or search"},
 		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for tools that are found by search"},
-		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only is of use with an OpenAPI document only"},
-		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode is of use with an OpenAPI document only"},
-		{[]string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose is of use with an OpenAPI document only"},
+		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only needs an OpenAPI document"},
+		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode needs an OpenAPI document"},
+		{[]string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose needs an OpenAPI document"},
 	} {
 		if code, _, stderr := in(t, test.args...); code != exit.Usage || !strings.Contains(stderr, test.want) {
 			t.Errorf("%q: exit code %d, stderr %s, want %s", test.args, code, stderr, test.want)

@@ -99,7 +99,7 @@ default is bridge.yaml.`,
 
 func newCheck(stdout io.Writer) *cobra.Command {
 	var file, tools, against string
-	var operator operator
+	at := asked{timeout: reloadTimeout}
 	var insecure, asks bool
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -185,12 +185,12 @@ be for.`,
 			if against == "" {
 				return nil
 			}
-			return operator.against(cmd.Context(), stdout, file, against)
+			return at.against(cmd.Context(), stdout, file, against)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "config", "c", flags.DefaultFile, "configuration file")
 	cmd.Flags().StringVar(&against, "against", "", "print what the file would change at the bridge at this URL")
-	operator.add(cmd.Flags())
+	at.reach.Add(cmd.Flags(), "your key of the bridge")
 	addInsecureFlag(cmd.Flags(), &insecure)
 	cmd.Flags().BoolVar(&asks, "online", false, "request metadata and keys of the issuers of tokens")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the result as one JSON document")

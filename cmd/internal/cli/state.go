@@ -179,6 +179,9 @@ func (b *bridgeState) status(now time.Time, on screen) string {
 			out += on.line("after a restart: "+strings.Join(s.Pending, ", ")) + "\n"
 		}
 	}
+	if text := b.Missing(); text != "" {
+		out += on.paint(yellow, on.line(text)) + "\n"
+	}
 	if b.TLS != nil && b.TLS.LastError != "" {
 		out += on.paint(red, on.line(b.TLS.LastError+" (until "+b.TLS.Until.UTC().Format(time.RFC3339)+")")) + "\n"
 	}

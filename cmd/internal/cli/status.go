@@ -15,11 +15,13 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
@@ -30,11 +32,12 @@ import (
 
 // asked describes how to reach a running bridge.
 type asked struct {
-	url     string      // without a slash at its end
-	key     string      // access key; empty if there is none
-	tls     *tls.Config // nil means the system's trusted certificates
-	local   bool        // the address is from the configuration file, so use no proxy
-	clients bool        // use the address for clients, even if there is an address for operators
+	url     string // without a slash at its end
+	reach   flags.Reach
+	headers map[string]string // of reach
+	tls     *tls.Config       // how to check the certificate, without --ca-file; nil means the system's trusted certificates
+	local   bool              // the address is from the configuration file, so use no proxy
+	clients bool              // use the address for clients, even if there is an address for operators
 	timeout time.Duration
 }
 
@@ -47,8 +50,8 @@ func newStatus(stdout io.Writer) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status [URL]",
 		Short: "Show the state of a running bridge",
-		Long: `status says in a sentence how the bridge is, and prints a table of its servers, with
-their state and last error. URL is the address of the bridge, such as
+		Long: `status prints a sentence, such as "All 3 servers working", and a table of the
+servers, with their state and last error. URL is the address of the bridge, such as
 http://127.0.0.1:8808. Without it, the configuration file says where the bridge is.
 The exit code is 0 if the bridge is ready, 1 if it is not, and 3 if it cannot be
 reached.
@@ -79,6 +82,9 @@ for containers that have no curl.`,
 // at sets the address of the bridge. The address may be that of an endpoint.
 func (a *asked) at(address string) error {
 	u, err := url.Parse(address)
+	if err == nil && u.Host != "" && u.Scheme != "http" && u.Scheme != "https" {
+		return exit.Usagef("the URL has the unknown scheme %.20q: write http:// or https://", u.Scheme)
+	}
 	if err != nil || !flags.IsURL(address) || u.Host == "" || u.RawQuery != "" || u.User != nil {
 		return exit.Usagef("%q is not where a bridge can be: write a URL such as http://127.0.0.1:8808", address)
 	}
@@ -144,27 +150,35 @@ func certificateOf(file string) ([]byte, error) {
 
 // send sends a request to a path. If body is not nil, it is sent as JSON.
 func (a *asked) send(ctx context.Context, method, path string, body []byte) (status int, kind string, answer []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, a.timeout)
+	ctx, cancel := context.WithTimeoutCause(ctx, a.timeout, fmt.Errorf("no answer within %v", a.timeout))
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, method, a.url+path, bytes.NewReader(body))
+	c := remote.Config{
+		URL:     a.url,
+		Headers: a.headers,
+		CAFile:  a.reach.CAFile,
+	}
+	if a.local {
+		c.Proxy = "none"
+	}
+	if c.CAFile == "" {
+		c.TLS = a.tls
+	}
+	client, err := remote.New(c)
 	if err != nil {
 		return 0, "", nil, exit.With(exit.Usage, err)
 	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
-	}
-	if a.key != "" {
-		r.Header.Set("Authorization", "Bearer "+a.key)
-	}
-	transport := &http.Transport{TLSClientConfig: a.tls}
-	if !a.local {
-		transport.Proxy = http.ProxyFromEnvironment
-	}
-	defer transport.CloseIdleConnections()
-	client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	res, err := client.Do(r)
+	defer client.Close()
+	u, err := url.Parse(a.url + path)
 	if err != nil {
-		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the bridge at %s does not answer: %w", a.url, err))
+		return 0, "", nil, exit.With(exit.Usage, err)
+	}
+	own := http.Header{}
+	if body != nil {
+		own.Set("Content-Type", "application/json")
+	}
+	res, err := client.Do(client.Request(ctx, method, u, own, body))
+	if err != nil {
+		return 0, "", nil, exit.With(exit.Server, a.unreached(ctx, err))
 	}
 	defer res.Body.Close()
 	answer, err = io.ReadAll(io.LimitReader(res.Body, maxStatus))
@@ -172,6 +186,17 @@ func (a *asked) send(ctx context.Context, method, path string, body []byte) (sta
 		return 0, "", nil, exit.With(exit.Server, fmt.Errorf("the answer of the bridge at %s broke off: %w", a.url, err))
 	}
 	return res.StatusCode, res.Header.Get("Content-Type"), answer, nil
+}
+
+// unreached returns the error of a request without an answer.
+func (a *asked) unreached(ctx context.Context, err error) error {
+	switch u, _ := url.Parse(a.url); {
+	case errors.Is(err, syscall.ECONNREFUSED) && u != nil:
+		return fmt.Errorf("nothing listens at %s: is the bridge running? Its first lines have its address", u.Host)
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	}
+	return fmt.Errorf("the bridge at %s does not answer: %s", a.url, flags.ForURL(err.Error()))
 }
 
 // health returns an error unless the bridge answers /healthz.
@@ -222,32 +247,33 @@ func (a *asked) show(ctx context.Context, stdout io.Writer, asJSON bool) error {
 // looker holds the flags of a command that reads the state of a running bridge.
 type looker struct {
 	asked
-	file, tokenEnv string
+	file string
 }
 
 // add adds the flags to a command. what describes the value of --token-env.
 func (l *looker) add(cmd *cobra.Command, what string, timeout time.Duration) {
 	f := cmd.Flags()
 	f.StringVarP(&l.file, "config", "c", flags.DefaultFile, "configuration file of the bridge")
-	f.StringVar(&l.tokenEnv, "token-env", "", "variable with "+what)
+	l.reach.Add(f, what)
 	f.DurationVar(&l.timeout, "timeout", timeout, "longest wait for the answer")
 	cmd.Args = cobra.MaximumNArgs(1)
 }
 
-// readKey reads the key from the variable of --token-env.
-func (l *looker) readKey() error {
-	if l.tokenEnv == "" {
-		return nil
+// readFlags checks what to send and whom to trust.
+func (a *asked) readFlags() (err error) {
+	if a.headers, _, err = a.reach.Values(); err != nil {
+		return err
 	}
-	if l.key = os.Getenv(l.tokenEnv); l.key == "" {
-		return exit.Usagef("--token-env %s: the variable is not set: set it to the key", l.tokenEnv)
+	c := remote.Config{URL: "http://localhost", Headers: a.headers} // the method at checks the real URL
+	if err := c.Validate(); err != nil {
+		return exit.With(exit.Usage, err)
 	}
 	return nil
 }
 
-// find reads the address and the key of the bridge from the command line.
+// find reads the address of the bridge, and what to send to it, from the command line.
 func (l *looker) find(cmd *cobra.Command, args []string) error {
-	if err := l.readKey(); err != nil {
+	if err := l.readFlags(); err != nil {
 		return err
 	}
 	switch {
@@ -328,7 +354,7 @@ all sessions. With console: on, others see their own.`,
 			now, left := time.Now(), map[bool]string{true: ", client left"}
 			t := terminal.Table{Head: []string{"SESSION", "CALLER", "CLIENT", "REVISION", "AT", "AGE", "IDLE", "CALLS", "STREAMS"}}
 			for _, s := range got.Sessions {
-				addRow(&t, s.ID, s.Principal, s.Client, s.Revision, "/"+s.Server, age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
+				addRow(&t, s.ID, s.Principal, s.Client, s.Revision, strings.TrimSuffix("/"+s.Server, "/")+"/mcp", age(now, s.Began), age(now, s.Used)+left[s.Left], fmt.Sprint(s.Calls), fmt.Sprint(s.Streams))
 			}
 			_, width := terminal.Is(stdout)
 			if _, err := io.WriteString(stdout, t.Format("", width, nil)); err != nil {

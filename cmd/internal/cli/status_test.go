@@ -69,6 +69,7 @@ func TestStatus(t *testing.T) {
 		{"with a wrong key", "listen: :%d\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n", "", []string{"--token-env", "WRONG_KEY"}, 0, "--token-env NAME"},
 		{"HTTPS by the file", "listen: 127.0.0.1:%d\ntls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\n", "", nil, 0, "SERVER"},
 		{"HTTPS by a URL, which needs a certificate that is trusted", "listen: 127.0.0.1:%d\ntls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\n", "https://|", nil, exit.Server, ""},
+		{"HTTPS by a URL, with a key", "listen: 127.0.0.1:%d\ntls: { cert_file: " + dir + "/tls.crt, key_file: " + dir + "/tls.key }\naccess: [{ name: ops, token: \"${OPS_KEY}\" }]\n", "https://|", []string{"--ca-file", dir + "/tls.crt", "-H", "X-API-Key: ${OPS_KEY}"}, 0, "SERVER"},
 		{"health", "listen: 127.0.0.1:%d\n", "", []string{"--health"}, 0, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -116,13 +117,16 @@ func TestStatusBad(t *testing.T) {
 		{[]string{unready}, 1, "Not ready: no server works", ""},
 		{[]string{unready, "--json"}, 1, `"reason":"no server works`, ""},
 		{[]string{unready, "--health"}, 0, "", ""},
-		{[]string{nobody}, exit.Server, "", "does not answer"},
-		{[]string{nobody, "--health"}, 1, "", "does not answer"},
-		{[]string{redirect, "--token-env", "OPS_KEY"}, exit.Server, "", "is this the address of a bridge?"},
-		{[]string{redirect, "--health"}, 1, "", "answers 302"},
+		{[]string{nobody}, exit.Server, "", "is the bridge running? Its first lines have its address"},
+		{[]string{nobody, "--health"}, 1, "", "nothing listens at 127.0.0.1:"},
+		{[]string{redirect, "--token-env", "OPS_KEY"}, exit.Server, "", "it redirects to another origin"},
+		{[]string{redirect, "--health"}, 1, "", "it redirects to another origin"},
 		{[]string{"nowhere"}, exit.Usage, "", "write a URL such as"},
 		{[]string{nobody, "-c", "x.yaml"}, exit.Usage, "", "without a URL only"},
 		{[]string{nobody, "--token-env", "NOT_SET_ANYWHERE"}, exit.Usage, "", "is not set"},
+		{[]string{nobody, "-H", "X-API-Key: ${NOT_SET_ANYWHERE}"}, exit.Usage, "", "--header X-Api-Key: the variable NOT_SET_ANYWHERE is not set"},
+		{[]string{nobody, "-H", "Authorization: Bearer x", "--token-env", "OPS_KEY"}, exit.Usage, "", "--token-env and --header both set Authorization"},
+		{[]string{nobody, "--ca-file", "none.pem"}, exit.Usage, "", "--ca-file: "},
 		{[]string{"-c", file(t, "bridge.yaml", good)}, exit.Usage, "", "name its URL"},
 	} {
 		code, stdout, stderr := in(t, append([]string{"status"}, tc.args...)...)

@@ -1,18 +1,21 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/bridge/server"
+	"github.com/mcp-bridge/bridge/bridge/server/status"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
@@ -30,9 +33,11 @@ func newTop(stdout io.Writer) *cobra.Command {
 		Short: "Show a live view of servers and calls",
 		Long: `top shows the servers of the bridge at URL, the active calls and the last failures,
 every two seconds, until q or Ctrl-C. Without URL, the configuration file says where
-the bridge is. CALLS/S is the mean of the last 30 seconds. FAILED and LAST 15 MIN
-count calls of the last 15 minutes. While the bridge does not answer, the first line
-says why, and top tries again.
+the bridge is. CALLS/S is the mean of the last 30 seconds. FAILED, TOOL ERR and
+LAST 15 MIN count calls of the last 15 minutes. TOOL ERR are the calls whose tool said
+that it failed; ERROR has the tool's words if the bridge has console: payloads. While
+the bridge does not answer, the first line says why, and top tries again. s sorts the
+servers by another column, r turns the order around, ? shows the keys.
 
 With --json it prints one JSON object a line: at, status, calls and series are the
 answers of the bridge's API.
@@ -53,11 +58,12 @@ all calls. With console: on, others see their own.`,
 			live := is && !once && !asJSON
 			ctx := cmd.Context()
 			on := screen{color: is && terminal.Colors()}
+			var keys <-chan byte
+			var by order
 			if live {
 				var restore func()
-				var quits bool
-				if ctx, restore, quits = untilQuit(ctx, cmd.InOrStdin()); quits {
-					on.hint = "q quits"
+				if ctx, keys, restore = untilQuit(ctx, cmd.InOrStdin()); keys != nil {
+					on.hint = "q quits, ? keys"
 				}
 				defer restore()
 				fmt.Fprint(stdout, "\x1b[2J")
@@ -77,23 +83,31 @@ all calls. With console: on, others see their own.`,
 					old := *last
 					old.fault, t = err, &old
 				}
-				if _, on.width = terminal.Is(stdout); live {
-					on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last row
-				}
-				text := t.text(on)
-				if asJSON {
-					text = t.json()
-				}
-				if live { // over the previous text; see terminal.Raw for the ends of lines. At the end of a full line, \x1b[K would erase the last cell
-					text = "\x1b[H\x1b[K" + strings.ReplaceAll(text, "\n", "\r\n\x1b[K") + "\x1b[J"
-				}
-				if _, err := io.WriteString(stdout, text); err != nil || once {
-					return err
-				}
-				select {
-				case <-ctx.Done():
-					return nil
-				case <-time.After(every):
+				t.by = by
+				next := time.After(every)
+				for shown := true; shown; {
+					if _, on.width = terminal.Is(stdout); live {
+						on.rows = terminal.Rows(stdout) - 1 // the cursor is in the last row
+					}
+					text := t.text(on)
+					if asJSON {
+						text = t.json()
+					}
+					if live { // over the previous text; see terminal.Raw for the ends of lines. At the end of a full line, \x1b[K would erase the last cell
+						text = "\x1b[H\x1b[K" + strings.ReplaceAll(text, "\n", "\r\n\x1b[K") + "\x1b[J"
+					}
+					if _, err := io.WriteString(stdout, text); err != nil || once {
+						return err
+					}
+					select {
+					case <-ctx.Done():
+						return nil
+					case key := <-keys:
+						by = by.press(key)
+						t.by = by
+					case <-next:
+						shown = false
+					}
 				}
 			}
 		},
@@ -105,14 +119,15 @@ all calls. With console: on, others see their own.`,
 	return cmd
 }
 
-// untilQuit returns a context that ends when the user types q or Ctrl-C. If stdin is not a terminal, ok is false. The
-// goroutine cannot be stopped: its read ends with the process.
-func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, done func(), ok bool) {
+// untilQuit returns a context that ends when the user types q or Ctrl-C, and the other keys that the user types. keys
+// is nil if stdin is not a terminal. The goroutine cannot be stopped: its read ends with the process.
+func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, keys <-chan byte, done func()) {
 	ctx, stop := context.WithCancel(ctx)
 	restore, ok := terminal.Raw(stdin)
 	if !ok {
-		return ctx, stop, false
+		return ctx, nil, stop
 	}
+	typed := make(chan byte)
 	go func() {
 		const interrupt = 3 // Ctrl-C
 		key := make([]byte, 1)
@@ -121,9 +136,80 @@ func untilQuit(ctx context.Context, stdin io.Reader) (_ context.Context, done fu
 				stop()
 				return
 			}
+			select {
+			case typed <- key[0]:
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
-	return ctx, func() { stop(); restore() }, true
+	return ctx, typed, func() { stop(); restore() }
+}
+
+// topKeys explains the keys of top.
+const topKeys = "q quits, s sorts by the next column, r turns the order around, ? hides this"
+
+// order is how top shows the servers.
+type order struct {
+	column  int // of sortColumns
+	reverse bool
+	keys    bool // whether the keys are explained
+}
+
+// press returns the order after a key.
+func (o order) press(key byte) order {
+	switch key {
+	case 's':
+		o.column, o.reverse = (o.column+1)%len(sortColumns), false
+	case 'r':
+		o.reverse = !o.reverse
+	case '?', 'h':
+		o.keys = !o.keys
+	}
+	return o
+}
+
+// sortColumns are the columns by which top sorts servers: first the worst ones by STATE, then the highest numbers.
+// value returns the number.
+var sortColumns = []struct {
+	head  string
+	value func(v *topView, s *status.Server) float64
+}{
+	{"STATE", func(_ *topView, s *status.Server) float64 { return float64(-badness(s)) }},
+	{"CALLS/S", func(v *topView, s *status.Server) float64 { return v.series.mean(v.columns(s)) }},
+	{"FAILED", func(v *topView, s *status.Server) float64 { return sum(v.columns(s).Errors) }},
+	{"TOOL ERR", func(v *topView, s *status.Server) float64 { return sum(v.columns(s).ToolErrors) }},
+	{"P95", func(_ *topView, s *status.Server) float64 {
+		if s.P95 == nil {
+			return -1
+		}
+		return *s.P95
+	}},
+	{"MEMORY", func(_ *topView, s *status.Server) float64 { return float64(s.RSS) }},
+}
+
+// sort sorts the servers by the chosen column. Equal ones stay in their order.
+func (v *topView) sort() {
+	of := map[string]float64{}
+	for i := range v.state.Servers {
+		of[v.state.Servers[i].Name] = sortColumns[v.by.column].value(v, &v.state.Servers[i])
+	}
+	slices.SortStableFunc(v.state.Servers, func(s, y status.Server) int {
+		if v.by.reverse {
+			s, y = y, s
+		}
+		return cmp.Compare(of[y.Name], of[s.Name])
+	})
+}
+
+// columns returns the numbers of a server.
+func (v *topView) columns(s *status.Server) topColumns {
+	for _, one := range v.series.Servers {
+		if one.Server == s.Name {
+			return one
+		}
+	}
+	return topColumns{}
 }
 
 // topView is what top shows at one time.
@@ -136,6 +222,7 @@ type topView struct {
 	state  bridgeState
 	calls  topCalls
 	series topSeries
+	by     order
 	fault  error // the reason why there is no later view; may be nil
 }
 
@@ -161,6 +248,7 @@ type topSeries struct {
 type topColumns struct {
 	Server        string
 	Calls, Errors []float64
+	ToolErrors    []float64 `json:"tool_errors"`
 }
 
 // view requests what top shows.
@@ -203,8 +291,16 @@ func (s *topSeries) rate(t topColumns) string {
 	if !s.known() {
 		return ""
 	}
+	return fmt.Sprintf("%.1f", s.mean(t))
+}
+
+// mean returns what rate formats; 0 without numbers.
+func (s *topSeries) mean(t topColumns) float64 {
+	if !s.known() {
+		return 0
+	}
 	n := min(int(30_000/s.Step), len(t.Calls))
-	return fmt.Sprintf("%.1f", sum(t.Calls[len(t.Calls)-n:])/30)
+	return sum(t.Calls[len(t.Calls)-n:]) / 30
 }
 
 func sum(all []float64) (n float64) {
@@ -263,7 +359,11 @@ func (t *topView) text(on screen) string {
 	if on.hint != "" {
 		totals = append(totals, on.hint)
 	}
-	out += on.line(strings.Join(totals, ", ")) + "\n\n"
+	out += on.line(strings.Join(totals, ", ")) + "\n"
+	if t.by.keys {
+		out += on.line(topKeys)
+	}
+	out += "\n"
 
 	var reasons []string
 	for i := range t.state.Servers {
@@ -312,31 +412,36 @@ func (v *topView) servers(on screen, most int) string {
 	if most == 0 {
 		return ""
 	}
-	t := v.state.table(on, v.At, "SERVER", "STATE", "CALLS/S", "FAILED", "LAST 15 MIN", "ACTIVE", "QUEUED", "P50", "P95", "SESSIONS", "CONNECTIONS", "MEMORY", "CPU", "TRANSPORT", "REVISION")
-	t.Drop = []string{"REVISION", "TRANSPORT", "CPU", "CONNECTIONS", "P50", "MEMORY", "SESSIONS", "QUEUED", "P95", "LAST 15 MIN", "ACTIVE", "FAILED", "CALLS/S"}
+	t := v.state.table(on, v.At, "SERVER", "STATE", "CALLS/S", "FAILED", "TOOL ERR", "LAST 15 MIN", "ACTIVE", "QUEUED", "P50", "P95", "SESSIONS", "CONNECTIONS", "MEMORY", "CPU", "TRANSPORT", "REVISION")
+	t.Drop = []string{"REVISION", "TRANSPORT", "CPU", "CONNECTIONS", "P50", "MEMORY", "SESSIONS", "QUEUED", "P95", "LAST 15 MIN", "ACTIVE", "TOOL ERR", "FAILED", "CALLS/S"}
+	v.sort()
+	for i, head := range t.Head {
+		if sorted := sortColumns[v.by.column].head; head == sorted && v.by != (order{keys: v.by.keys}) {
+			mark := map[bool]string{false: "↓", true: "↑"}[v.by.reverse]
+			t.Head[i] += mark
+			if at := slices.Index(t.Drop, head); at >= 0 {
+				t.Drop = slices.Delete(t.Drop, at, at+1) // the column stays in sight
+			}
+		}
+	}
 	shown := len(v.state.Servers)
 	if shown > most {
 		shown = most - 1 // a line says how many more there are
 	}
 	for i := range shown {
 		s := &v.state.Servers[i]
-		memory, cpu, queued, failed := "", "", "", ""
+		memory, cpu, queued, failed, toolErrors := "", "", "", "", ""
 		if s.RSS > 0 {
 			memory, cpu = fmt.Sprintf("%d MiB", s.RSS>>20), (time.Duration(s.CPU) * time.Millisecond).Round(100*time.Millisecond).String()
 		}
 		if s.Queued > 0 {
 			queued = fmt.Sprint(s.Queued)
 		}
-		c := topColumns{}
-		for _, one := range v.series.Servers {
-			if one.Server == s.Name {
-				c = one
-			}
-		}
+		c := v.columns(s)
 		if v.series.known() {
-			failed = fmt.Sprintf("%.0f", sum(c.Errors))
+			failed, toolErrors = fmt.Sprintf("%.0f", sum(c.Errors)), fmt.Sprintf("%.0f", sum(c.ToolErrors))
 		}
-		addRow(&t, on.name(s.Name), word(s, v.At), v.series.rate(c), failed, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
+		addRow(&t, on.name(s.Name), word(s, v.At), v.series.rate(c), failed, toolErrors, v.series.spark(c), fmt.Sprint(s.Calls), queued, millis(s.P50), millis(s.P95), fmt.Sprint(s.Sessions), fmt.Sprint(s.Connections), memory, cpu, s.Transport, s.Revision)
 	}
 	out := t.Format("", on.width, nil)
 	if left := len(v.state.Servers) - shown; left > 0 {

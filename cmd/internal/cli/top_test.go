@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,7 +68,7 @@ func TestTop(t *testing.T) {
 		{"with a wrong key", []string{"top", "--once", "-c", closed, "--token-env", "WRONG_KEY"}, 1, nil, "--token-env"},
 		{"with a key that may not", []string{"top", "--once", "-c", closed, "--token-env", "DEV_KEY"}, 1, nil, "console: on"},
 		{"too often", []string{"top", "http://" + a, "--every", "1ms"}, exit.Usage, nil, "at least 100ms"},
-		{"of nobody", []string{"top", "http://127.0.0.1:1", "--once"}, exit.Server, nil, "does not answer"},
+		{"of nobody", []string{"top", "http://127.0.0.1:1", "--once"}, exit.Server, nil, "nothing listens at 127.0.0.1:1"},
 		{"both", []string{"sessions", "http://" + a, "-c", open}, exit.Usage, nil, "--config"},
 		{"no variable", []string{"sessions", "http://" + a, "--token-env", "NO_KEY"}, exit.Usage, nil, "not set"},
 		{"sessions", []string{"sessions", "http://" + a}, 0, []string{"no sessions"}, ""},
@@ -93,7 +94,7 @@ var topFixture = map[string]string{
 		{"name":"tickets","state":"failing","reason":"it is \u202eaway","circuit_breaker":"open"}]}`,
 	"calls": `{"under_way":[{"server":"files","method":"tools/call","name":"read_file","principal":"dev","session":"1f0c9a7e","began":"2026-01-01T00:00:00Z"}],
 		"failures":[{"server":"tickets","method":"tools/call","took_ms":12.4,"outcome":"lost","error":"gone"}]}`,
-	"series": `{"step":5000,"to":1,"points":180,"total":{"calls":[90,0,0,0,0,0,45]},"servers":[{"server":"files","calls":[3,0,0,0,0,0,0,0,0,0,0,0,0,15,30],"errors":[2,1]},{"server":"notes"}],"marks":[]}`,
+	"series": `{"step":5000,"to":1,"points":180,"total":{"calls":[90,0,0,0,0,0,45]},"servers":[{"server":"files","calls":[3,0,0,0,0,0,0,0,0,0,0,0,0,15,30],"errors":[2,1],"tool_errors":[4,3]},{"server":"notes"}],"marks":[]}`,
 }
 
 // fixedView is a view of answers.
@@ -115,7 +116,7 @@ func TestTopText(t *testing.T) {
 	got := fixedView(t, topFixture).text(screen{})
 	for _, want := range []string{
 		"1 of 3 servers failing: tickets\n2 sessions, 1 active call, 3 connections, 1.5 calls/s, 62 MiB\n\nSERVER ",
-		"\ntickets  circuit open  0.0 ", "\nnotes    drained  ", "\nfiles    ready         1.5      3       ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
+		"\ntickets  circuit open  0.0 ", "\nnotes    drained  ", "\nfiles    ready         1.5      3       7         ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
 		"\ntickets: it is \\u202eaway\n", "tools/call read_file", "1m30s", "1f0c9a7e", "12 ms", "lost", "gone",
 	} {
 		if !strings.Contains(got, want) {
@@ -129,6 +130,34 @@ func TestTopText(t *testing.T) {
 	for _, not := range []string{"CALLS/S", "calls/s", "FAILED", "15 MIN", "active calls:"} {
 		if strings.Contains(got, not) {
 			t.Errorf("without series and calls, %q is in\n%s", not, got)
+		}
+	}
+}
+
+// The keys of top sort the servers, turn their order around, and are explained.
+func TestTopKeys(t *testing.T) {
+	v := fixedView(t, topFixture)
+	for _, tc := range []struct {
+		key   byte
+		names []string // in their order
+		want  string
+	}{
+		{' ', []string{"tickets", "notes", "files"}, "STATE   "},
+		{'s', []string{"files", "tickets", "notes"}, "CALLS/S↓"},
+		{'s', []string{"files", "tickets", "notes"}, "FAILED↓"},
+		{'s', []string{"files", "tickets", "notes"}, "TOOL ERR↓"},
+		{'r', []string{"tickets", "notes", "files"}, "TOOL ERR↑"},
+		{'?', []string{"tickets", "notes", "files"}, "r turns the order around"},
+		{'s', []string{"files", "tickets", "notes"}, "P95↓"},
+		{'s', []string{"files", "tickets", "notes"}, "MEMORY↓"},
+		{'s', []string{"tickets", "notes", "files"}, "STATE   "},
+		{'?', []string{"tickets", "notes", "files"}, "62 MiB\n\nSERVER"},
+	} {
+		v.by = v.by.press(tc.key)
+		got := v.text(screen{})
+		at := []int{strings.Index(got, "\n"+tc.names[0]+" "), strings.Index(got, "\n"+tc.names[1]+" "), strings.Index(got, "\n"+tc.names[2]+" ")}
+		if !slices.IsSorted(at) || at[0] < 0 || !strings.Contains(got, tc.want) {
+			t.Errorf("after %q, %v and %q are wanted, in this order, in\n%s", tc.key, tc.names, tc.want, got)
 		}
 	}
 }

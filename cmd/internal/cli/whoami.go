@@ -73,7 +73,7 @@ func (a *asked) split(ctx context.Context, address string) (endpoint string, err
 	u.Path = ""
 	a.url = strings.TrimRight(u.String(), "/")
 	stranger := *a // without the key, because the address may not be the bridge's
-	stranger.key = ""
+	stranger.headers = nil
 	status, _, answer, err := stranger.send(ctx, http.MethodGet, "/.well-known/oauth-protected-resource"+whole, nil)
 	if err != nil {
 		return "", err

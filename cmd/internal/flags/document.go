@@ -35,28 +35,19 @@ func (d *Document) add(f *pflag.FlagSet) {
 }
 
 // Is reports whether an argument is the path or the URL of an OpenAPI document. For a file, the content decides. A URL
-// is read only if its path looks like a document; with BaseURL, every URL is a document. The error means that the
-// argument is a configuration or cannot be read.
-func (d *Document) Is(ctx context.Context, command, location string) (bool, error) {
+// is read only if its path looks like a document; with BaseURL, every URL is a document. caFile is the value of
+// --ca-file. The error means that the argument is a configuration or cannot be read.
+func (d *Document) Is(ctx context.Context, command, location, caFile string) (bool, error) {
 	if IsURL(location) {
 		if d.BaseURL != "" {
 			return true, nil
 		}
-		kind, err := (&rest.Config{OpenAPI: location}).DetectURL(ctx)
+		kind, err := (&rest.Config{OpenAPI: location, CAFile: caFile}).DetectURL(ctx)
 		if err != nil {
-			u, _ := url.Parse(location) // the query may be a secret
-			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", (&url.URL{
-				Scheme: u.Scheme,
-				Host:   u.Host,
-				Path:   u.Path,
-			}).String(), err))
+			return false, exit.With(exit.Server, fmt.Errorf("%s cannot be read: %w", Bare(location), err))
 		}
 		if u, err := url.Parse(location); err == nil && kind != rest.DocumentKind && isDocument.MatchString(u.Path) {
-			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", (&url.URL{
-				Scheme: u.Scheme,
-				Host:   u.Host,
-				Path:   u.Path,
-			}).String())
+			return false, exit.Usagef("what is at %s is not an OpenAPI document: that has openapi, swagger or paths at its top", Bare(location))
 		}
 		return kind == rest.DocumentKind, nil
 	}
@@ -74,9 +65,22 @@ func (d *Document) Is(ctx context.Context, command, location string) (bool, erro
 	case kind != rest.DocumentKind && command != "run" && isDocument.MatchString(location):
 		return false, exit.Usagef("%s is not an OpenAPI document: that has openapi, swagger or paths at its top", location)
 	case kind != rest.DocumentKind && d.BaseURL != "":
-		return false, exit.Usagef("--base-url is of use with an OpenAPI document only, and %s is not one: it needs openapi, swagger or paths at its top", location)
+		return false, exit.Usagef("--base-url needs an OpenAPI document, and %s is not one: it needs openapi, swagger or paths at its top", location)
 	}
 	return kind == rest.DocumentKind, nil
+}
+
+// Bare returns a URL without its user and its query, which may be secrets.
+func Bare(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return "the URL"
+	}
+	return (&url.URL{
+		Scheme: u.Scheme,
+		Host:   u.Host,
+		Path:   u.Path,
+	}).String()
 }
 
 // isDocument matches names of documents. Programs do not have such names.
@@ -93,7 +97,7 @@ func MayBeDocument(target string) bool {
 // server returns the configuration for the API of a document. headers are sent to the API, but not to the origin of the
 // document.
 func (d *Document) server(location string, headers *Remote, share string) (config.Server, error) {
-	own, secrets, err := headers.parse()
+	own, secrets, err := headers.Values()
 	if err != nil {
 		return config.Server{}, err
 	}
@@ -112,6 +116,7 @@ func (d *Document) server(location string, headers *Remote, share string) (confi
 		ReadOnly: d.readOnly,
 		Headers:  own,
 		Secrets:  secrets,
+		CAFile:   headers.CAFile,
 	}
 	return s, nil
 }

@@ -36,7 +36,7 @@ var elsewhere = func() map[string]string {
 		{"cors alloworigins corsalloworigins", "use --allow-origin ORIGIN"},
 		{"exposeheader corsaddallowedheader", "it is not needed: web pages may send and read what MCP needs"},
 		{"apikey k", "put the key in a variable and name it: with --token-env NAME of run, or under access: in the file"},
-		{"token", "put the key in a variable and name it: with --token-env NAME of run, or under access: in the file; to send one to a server use --header"},
+		{"token", "put the key in a variable and name it: with --token-env NAME of run, or under access: in the file; to send one to a server use --header or, but for run, --token-env"},
 		{"strictauth", "it is not needed: with a key, everything but /healthz and the status of /readyz wants it"},
 		{"oauth2bearer", "use --header 'Authorization: Bearer ${TOKEN}'"},
 		{"headers", "use --header 'NAME: VALUE', once for each"},
@@ -56,7 +56,7 @@ var elsewhere = func() map[string]string {
 		{"maxbodysize", "write max_message: 16MiB into a configuration file"},
 		{"rootpath pathprefix", "write base_path: /PATH into a configuration file"},
 		{"sslcert sslkey sslcertfile sslkeyfile", "write tls: { cert_file: …, key_file: … } into a configuration file"},
-		{"sslca verifyssl noverifyssl insecureskipverify", "write ca_file: FILE into a configuration file, under http:; certificates are always checked"},
+		{"sslca cacert verifyssl noverifyssl insecureskipverify", "use --ca-file FILE, or write ca_file: FILE into a configuration file, under http:; certificates are always checked"},
 		{"allowhttp", "it is not needed: http:// works"},
 		{"enableproxy", "it is not needed: HTTPS_PROXY and NO_PROXY count"},
 		{"ignoretool", "write tools: { deny: [PATTERN] } into a configuration file"},
@@ -87,7 +87,10 @@ var keys = map[string]string{
 
 // ForURL returns the text of an error with flags instead of settings of the file, for a user who gave a URL.
 func ForURL(text string) string {
-	return strings.ReplaceAll(text, "configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL")
+	return strings.NewReplacer(
+		"configure headers for it, such as Authorization", "pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL",
+		"in ca_file of the server, or in the variable", "with --ca-file FILE, or in the variable",
+	).Replace(text)
 }
 
 // Explain returns the error for a wrong or unknown flag, with the right form.
@@ -101,6 +104,9 @@ func Explain(c *cobra.Command, err error) error {
 		return exit.Usagef("%w (%s)", err, see)
 	}
 	name, dashes := unknown.GetSpecifiedName(), "--"
+	if c.Name() == "call" {
+		see = fmt.Sprintf("an argument of the tool is written %s=VALUE; %s", name, see)
+	}
 	if len(name) == 1 {
 		dashes = "-"
 	}

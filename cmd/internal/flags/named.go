@@ -19,7 +19,7 @@ var flagOf = map[string]string{
 // These patterns match the faults of a configuration: faults of a key, of a name, and of a value that must be one of
 // several.
 var (
-	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: |rest: )?([a-z_]+) ((?:is|must be) .*)$`)
+	ofKey  = regexp.MustCompile(`^(?:server "(?:[^"\\]|\\.)*": )?(?:http: |rest: )?([a-z_]+) ((?:is|has|must be) .*)$`)
 	ofName = regexp.MustCompile(`^server ("(?:[^"\\]|\\.)*"): (a server's name .*|this name is .*)$`)
 	choice = regexp.MustCompile(`^is ("(?:[^"\\]|\\.)*"): must be ([\w, ]+)$`)
 )
@@ -45,6 +45,8 @@ func Named(err error, given string) error {
 		switch {
 		case m != nil && m[1] == "listen" && given != "":
 			line = given + ": the address " + m[2]
+		case m != nil && m[1] == "url":
+			line = "the URL " + m[2]
 		case m != nil && flagOf[m[1]] != "":
 			line = "--" + flagOf[m[1]] + " " + m[2]
 			if c := choice.FindStringSubmatch(m[2]); c != nil {

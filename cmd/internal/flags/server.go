@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"slices"
@@ -20,7 +18,6 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/files"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Program holds the flags for a server that is a program.
@@ -117,18 +114,6 @@ func Unexpanded(args []string) (warnings []string) {
 	return warnings
 }
 
-// Unexpanded returns warnings about headers that name a variable without braces. It shows no values, which may be
-// secrets.
-func (r *Remote) Unexpanded() (warnings []string) {
-	for _, f := range r.Headers {
-		name, value, _ := strings.Cut(f, ":")
-		if _, variable := config.OfShell(value); variable {
-			warnings = append(warnings, fmt.Sprintf("--header %s has a $NAME without braces, which is passed as it is: to take it from the environment, write ${NAME}", name))
-		}
-	}
-	return warnings
-}
-
 // variables reads the --env flags: values, and patterns for variables to pass to the program.
 func variables(flags []string) (own map[string]string, pass []string, err error) {
 	own = map[string]string{}
@@ -152,18 +137,23 @@ func variables(flags []string) (own map[string]string, pass []string, err error)
 
 // Remote holds the flags for a server with a URL.
 type Remote struct {
-	Headers   []string
+	Reach
 	Transport string
 }
 
-func (r *Remote) add(f *pflag.FlagSet) {
-	f.StringArrayVarP(&r.Headers, "header", "H", nil, "header to send, 'NAME: VALUE'; ${NAME} is that variable's value (repeatable)")
+// add adds the flags. A command with own has a --token-env for its own clients.
+func (r *Remote) add(f *pflag.FlagSet, own bool) {
+	token := "the key or token to send, as Authorization: Bearer"
+	if own {
+		token = ""
+	}
+	r.Reach.Add(f, token)
 	f.StringVar(&r.Transport, "transport", remote.TransportAuto, "transport of the server: streamable, sse or auto")
 }
 
 // Server returns the configuration for the server at a URL.
 func (r *Remote) Server(address, share string) (config.Server, error) {
-	own, _, err := r.parse()
+	own, _, err := r.Values()
 	if err != nil {
 		return config.Server{}, err
 	}
@@ -172,6 +162,7 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	s.HTTP = &remote.Config{
 		URL:       address,
 		Headers:   own,
+		CAFile:    r.CAFile,
 		Transport: r.Transport,
 	}
 	return s, nil
@@ -204,30 +195,4 @@ func AddHandshake(f *pflag.FlagSet, limit *time.Duration) {
 func IsURL(s string) bool {
 	scheme, _, ok := strings.Cut(s, "://")
 	return ok && !strings.ContainsAny(scheme, `/\ `)
-}
-
-// parse reads the --header flags. secrets are the values from the environment. Errors do not show values.
-func (r *Remote) parse() (headers map[string]string, secrets []string, err error) {
-	headers = map[string]string{}
-	text := strict.Decoder{
-		Env:     os.LookupEnv,
-		Program: "mcp-bridge",
-		Secrets: map[string]string{},
-	} // as in a configuration file
-	for _, f := range r.Headers {
-		name, value, ok := strings.Cut(f, ":")
-		name = http.CanonicalHeaderKey(strings.TrimSpace(name))
-		if !ok || name == "" {
-			return nil, nil, exit.Usagef("--header needs 'NAME: VALUE', such as 'Authorization: Bearer ${TOKEN}'")
-		}
-		if _, twice := headers[name]; twice {
-			return nil, nil, exit.Usagef("--header %s is given twice", name)
-		}
-		value, _, err := text.Expand(strings.TrimSpace(value))
-		if err != nil {
-			return nil, nil, exit.Usagef("--header %s: %w", name, err)
-		}
-		headers[name] = value
-	}
-	return headers, slices.Sorted(maps.Keys(text.Secrets)), nil
 }

@@ -16,7 +16,7 @@ func TestParseHeaders(t *testing.T) {
 	t.Setenv("FLAGS_A", "one")
 	t.Setenv("FLAGS_EMPTY", "")
 	headers := func(all ...string) (map[string]string, error) {
-		s, err := (&flags.Remote{Headers: all}).Server("https://example.com/mcp", config.ShareSession)
+		s, err := (&flags.Remote{Reach: flags.Reach{Headers: all}}).Server("https://example.com/mcp", config.ShareSession)
 		if err != nil {
 			return nil, err
 		}

@@ -89,7 +89,7 @@ func (s *SignIn) Settings() (*oauth.Settings, error) {
 	case s.clientID != "":
 		o.Client = &oauth.Client{ID: s.clientID}
 	case s.secretEnv != "":
-		return nil, exit.Usagef("--client-secret-env is of use with --client-id only")
+		return nil, exit.Usagef("--client-secret-env needs --client-id")
 	}
 	if s.secretEnv != "" {
 		if o.Client.Secret = os.Getenv(s.secretEnv); o.Client.Secret == "" {

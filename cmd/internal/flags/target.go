@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -46,7 +47,7 @@ var fits = []struct {
 }{
 	{[]string{"config"}, OfFile, "a server of the file"},
 	{[]string{"env", "env-all", "cwd"}, OfProgram, "a program"},
-	{[]string{"header"}, OfURL | OfDocument, "a URL or an OpenAPI document"},
+	{[]string{"header", "ca-file", "token-env"}, OfURL | OfDocument, "a URL or an OpenAPI document; a program gets variables, with --env"},
 	{[]string{"transport"}, OfURL, "the URL of an MCP server"},
 	{[]string{"era"}, OfURL | OfProgram, "the URL of an MCP server or a program"},
 	{[]string{"offer"}, OfURL | OfDocument | OfProgram, "a target that is no server of the file"},
@@ -57,7 +58,7 @@ var fits = []struct {
 func (t *Target) Add(c *cobra.Command) {
 	t.set, t.command = c.Flags(), c.Name()
 	t.Program.add(t.set)
-	t.remote.add(t.set)
+	t.remote.add(t.set, c.Name() == "run")
 	t.document.add(t.set)
 	t.set.StringVar(&t.era, "era", config.EraAuto, "revisions of the server: legacy (to 2025-11-25), modern (from 2026-07-28) or auto")
 }
@@ -74,7 +75,7 @@ func (t *Target) Kind(ctx context.Context, args []string, dashed bool) (kind Kin
 	default:
 		isDocument := false
 		if len(args) == 1 && (run || MayBeDocument(args[0])) {
-			if isDocument, err = t.document.Is(ctx, t.command, args[0]); err != nil {
+			if isDocument, err = t.document.Is(ctx, t.command, args[0], t.remote.CAFile); err != nil {
 				return 0, err
 			}
 		}
@@ -91,7 +92,11 @@ func (t *Target) Kind(ctx context.Context, args []string, dashed bool) (kind Kin
 	}
 	for _, f := range fits {
 		if f.kinds&kind == 0 {
-			if err := Useless(t.set, f.with, f.flags...); err != nil {
+			names := f.flags
+			if run { // its --token-env is for its own clients
+				names = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return name == "token-env" })
+			}
+			if err := Useless(t.set, f.with, names...); err != nil {
 				return 0, err
 			}
 		}
@@ -150,6 +155,9 @@ func (t *Target) inFile(name []string) (*config.Config, error) {
 	var names []string
 	for _, s := range c.Servers {
 		if s.Name == name[0] {
+			if s.Unusable != "" {
+				return nil, exit.Usagef("%s: server %q: %s", t.File, s.Name, s.Unusable)
+			}
 			c.Servers = []config.Server{s}
 			return c, nil
 		}

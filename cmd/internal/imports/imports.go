@@ -273,6 +273,16 @@ func (i *Import) fill(s *server, o object, t table) string {
 		return "it has neither a command nor a url"
 	}
 	word := text(get("type"))
+	var remote *bridged
+	if address == "" {
+		var stays string
+		if remote, stays = bridgeOf(words, orEmpty(get("env"))); remote != nil {
+			words, address, word = nil, remote.url, remote.kind
+			s.deny, s.notes = append(s.deny, remote.deny...), append(s.notes, remote.notes...)
+		} else if stays != "" {
+			s.notes = append(s.notes, stays)
+		}
+	}
 	kind := foreign.TransportOf(word)
 	switch {
 	case slices.Contains([]string{"ws", "websocket", "builtin", "platform", "poci"}, strings.ToLower(word)):
@@ -303,6 +313,9 @@ func (i *Import) fill(s *server, o object, t table) string {
 			headers = each(headers, braced)
 		}
 		maps.Copy(s.headers, i.table(s, headers, variable(s.name)+"_"))
+		if remote != nil {
+			maps.Copy(s.headers, i.table(s, remote.headers, variable(s.name)+"_"))
+		}
 		for header, name := range object(orEmpty(o["env_http_headers"])) {
 			s.headers[header] = "${" + text(name) + "}"
 		}

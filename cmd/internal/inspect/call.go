@@ -140,7 +140,7 @@ func (c *client) answer(ctx context.Context, t *try) (raw json.RawMessage, faile
 		tool, err = c.found(ctx, t.tool)
 	}
 	if err != nil && !t.noCheck {
-		return nil, false, 0, err
+		return nil, false, 0, c.unlisted(t.tool, err)
 	}
 	asTask := c.tasks && tool.Get("execution.taskSupport").String() == "required"
 	s := arguments.Of(tool.Get("inputSchema"))

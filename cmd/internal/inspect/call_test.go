@@ -91,7 +91,7 @@ func TestCallMistakes(t *testing.T) {
 		{"no such file", []string{"t", "--json", "@none.json"}, "--json: open none.json"},
 		{"two ways out", []string{"t", "--json-output", "--output-dir", "."}, ""}, // said in JSON
 		{"bad time", []string{"t", "--timeout", "0s"}, "longer than 0"},
-		{"header without a URL", []string{"t", "-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
+		{"header without a URL", []string{"t", "-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			f := answering(t, always(`"result":{"content":[]}`))

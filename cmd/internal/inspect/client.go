@@ -62,7 +62,7 @@ type clientFlags struct {
 	set *pflag.FlagSet
 
 	command            string // its name
-	byURL              bool   // the command line names the server by its URL
+	address, name      string // the URL on the command line, without what may be secret, and the server's name; empty for other targets
 	target             flags.Target
 	roots              []string
 	timeout, handshake time.Duration
@@ -201,7 +201,9 @@ type client struct {
 	asker  *asker
 	link   *Link
 	api    *config.Config // the configuration with the HTTP API; nil for other servers
-	file   *config.Config // the configuration file if the target is all of its servers; otherwise nil
+	// lacking has the servers that the last list of several servers lacked, in the form of era.KeyMissing.
+	lacking []gjson.Result
+	file    *config.Config // the configuration file if the target is all of its servers; otherwise nil
 
 	silence time.Duration // maximum time for which a task may stay unchanged; 0 means no limit
 	longest time.Duration // maximum duration of a task; 0 means no limit

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -32,8 +33,11 @@ func (c *clientFlags) explain(ctx context.Context, err error) error {
 	if !c.verbose && !strings.Contains(err.Error(), "\n") && !strings.Contains(err.Error(), "sign in: ") { // such as the last lines on stderr
 		hint = " (--verbose shows more)"
 	}
-	if c.byURL && flags.ForURL(err.Error()) != err.Error() {
-		err, hint = forURL{err}, ""
+	if c.address != "" {
+		if flags.ForURL(err.Error()) != err.Error() {
+			hint = ""
+		}
+		err = forURL{err, c.address, c.name}
 	}
 	e, ok := errors.AsType[*jsonrpc.Error](err)
 	if !ok {
@@ -48,10 +52,36 @@ func (c *clientFlags) explain(ctx context.Context, err error) error {
 	return exit.With(exit.Server, fmt.Errorf("%w%s", err, hint))
 }
 
-// forURL shows an error to a user who gave a URL.
-type forURL struct{ error }
+// forURL is an error for a user who gave a URL: the text has the URL in place of the server's name, and flags in place
+// of settings.
+type forURL struct {
+	error
+	address, name string
+}
 
-func (f forURL) Error() string { return flags.ForURL(f.error.Error()) }
+// ofBridge matches the error of a bridge that could not open the server behind it.
+var ofBridge = regexp.MustCompile(`^(?:Streamable HTTP: )?it refused to initialize(?: \(HTTP \d+\))?: (?s:(server [a-z0-9-]+: .*))$`)
+
+// doubtful matches errors of servers that perhaps do not speak MCP.
+var doubtful = regexp.MustCompile(`^it failed \(HTTP \d+\)$|^the connection to it broke`)
+
+func (f forURL) Error() string {
+	text := flags.ForURL(f.error.Error())
+	why, ours := strings.CutPrefix(text, "server "+f.name+": ")
+	if !ours {
+		return text
+	}
+	why = strings.TrimPrefix(why, "handshake: ")
+	switch inner := ofBridge.FindStringSubmatch(why); {
+	case inner != nil:
+		return inner[1]
+	case strings.HasSuffix(why, "connect: connection refused"):
+		why = "nothing listens there: is the server running?"
+	case doubtful.MatchString(why):
+		why += ": is it an MCP server?"
+	}
+	return f.address + ": " + why
+}
 
 func (f forURL) Unwrap() error { return f.error }
 

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/inspect/arguments"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
@@ -37,6 +39,9 @@ func (c *client) list(ctx context.Context, k list.Kind, page func(ctx context.Co
 			return json.RawMessage(`{"` + key + `":[]}`), nil, nil
 		} else if err != nil {
 			return nil, nil, err
+		}
+		if first {
+			c.lacking = gjson.GetBytes(raw, "_meta."+gjson.Escape(era.KeyMissing)).Array()
 		}
 		more, cut := at.Follow(k, raw)
 		if !errors.Is(cut, list.ErrRepeats) {
@@ -103,7 +108,7 @@ context the lists take.
   mcp-bridge tools files --long -c bridge.yaml
   mcp-bridge tools -c bridge.yaml
   mcp-bridge tools ./openapi.yaml --all
-  mcp-bridge tools https://tools.example.com/mcp -H 'Authorization:${TOKEN}'
+  mcp-bridge tools https://tools.example.com/mcp --token-env TOKEN
   mcp-bridge tools -- npx -y @modelcontextprotocol/server-everything`,
 	}
 	c.Flags().BoolVarP(&long, "long", "l", false, "show descriptions in full, with arguments")
@@ -118,6 +123,10 @@ context the lists take.
 			}
 			if why := c.link.Reason(); err == nil && why != "" { // some of several servers may fail
 				c.status.print("warning: " + sanitize.Text(why) + "\n")
+			} else if err == nil {
+				for _, one := range c.lacking {
+					c.status.print("warning: " + sanitize.Text(absence(one)) + "\n")
+				}
 			}
 			switch {
 			case err != nil:
@@ -381,6 +390,32 @@ func (c *client) prompt(ctx context.Context, prompts []gjson.Result, name string
 		}
 	}
 	return nil
+}
+
+// absence says why a list of several servers lacks one. one has the form of era.KeyMissing.
+func absence(one gjson.Result) string {
+	state := ""
+	if since := one.Get("since"); since.Exists() {
+		state = "is failing since " + since.Time().Local().Format(time.TimeOnly) + " and "
+	}
+	return terminal.OneLine(fmt.Sprintf("server %s %sis missing from the list: %s", one.Get("server"), state, strings.TrimPrefix(one.Get("why").String(), "handshake: ")))
+}
+
+// unlisted returns the error about a tool that no list has. If a server is missing that may have the tool, the error
+// says why. Otherwise it is err.
+func (c *client) unlisted(name string, err error) error {
+	for _, one := range c.lacking {
+		if strings.HasPrefix(name, one.Get("server").String()) {
+			return exit.With(exit.Server, errors.New(absence(one)))
+		}
+	}
+	if strings.HasSuffix(err.Error(), "?") { // it suggests a name
+		return err
+	}
+	for _, one := range c.lacking {
+		err = exit.Usagef("%w; %s", err, absence(one))
+	}
+	return err
 }
 
 // find returns the item with a name.

@@ -157,7 +157,7 @@ func TestSavedMistakes(t *testing.T) {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	code, _, stderr := newRig(t, nil).line("call", "--saved", savedCalls(t, good), "-H", "A: b")
-	if code != exit.Usage || !strings.Contains(stderr, "--header is of use with") {
+	if code != exit.Usage || !strings.Contains(stderr, "--header needs a URL") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

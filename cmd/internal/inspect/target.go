@@ -18,13 +18,13 @@ type target struct {
 // resolve returns the configuration and the name of the target, as if the target were served. For all servers of the
 // file, the name is empty.
 func (c *clientFlags) resolve(ctx context.Context, t target) (*config.Config, string, error) {
-	c.byURL = !t.dashed && len(t.args) > 0 && flags.IsURL(t.args[0])
 	kind, err := c.target.Kind(ctx, t.args, t.dashed)
 	if err != nil {
 		return nil, "", err
 	}
 	conf, err := c.target.Config(kind, t.args)
 	if err == nil && kind == flags.OfURL {
+		c.address, c.name = flags.Bare(t.args[0]), conf.Servers[0].Name
 		err = c.target.SignIn.On(conf.Servers[0].HTTP, nil, nil, true) // the logins of 'mcp-bridge login'
 	}
 	if err == nil {

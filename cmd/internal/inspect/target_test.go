@@ -1,10 +1,13 @@
 package inspect_test
 
 import (
+	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
 	"maps"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -75,6 +78,18 @@ servers:
 			t.Errorf("the time-out is %v, want 300s", s.Timeout)
 		}
 	})
+	t.Run("a URL, with a key in a variable", func(t *testing.T) {
+		secure := httptest.NewTLSServer(nil)
+		defer secure.Close()
+		ca := file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
+		c, _, err := resolved(t, nil, "https://tools.example.com/mcp", "--token-env", "TARGET_TOKEN", "--ca-file", ca)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s := c.Servers[0].HTTP; s.Headers["Authorization"] != "Bearer secret" || s.CAFile != ca || s.OAuth != nil {
+			t.Errorf("server is %+v", s)
+		}
+	})
 	t.Run("a name", func(t *testing.T) {
 		c, name, err := resolved(t, nil, "one", "-c", path)
 		if err != nil {
@@ -102,18 +117,19 @@ servers:
 		args    []string
 		fault   string
 	}{
-		{"another scheme", nil, []string{"ftp://example.com"}, "must be the address of an MCP endpoint"},
+		{"another scheme", nil, []string{"ftp://example.com"}, "the URL has the unknown scheme"},
 		{"a password", nil, []string{"https://user:word@example.com/mcp"}, "must not hold a password"},
 		{"a wrong transport", nil, []string{"https://example.com", "--transport", "smoke"}, "--transport must be"},
 		{"an unknown name", nil, []string{"on", "-c", path}, `no server "on": did you mean one?`},
 		{"no file", nil, []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
 		{"a file that does not exist", nil, []string{"one", "-c", path + "x"}, "bridge.yamlx"},
+		{"a server out of service", nil, []string{"off", "-c", file(t, "off.yaml", "servers:\n  on: { http: https://a.example.com }\n  off: { http: '${NOT_SET_ANYWHERE}' }\n")}, `server "off": http: url: the variable NOT_SET_ANYWHERE is not set`},
 		{"a broken file", nil, []string{"one", "-c", file(t, "bad.yaml", "servers: 5")}, "the configuration has faults"},
-		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header is of use with a URL or an OpenAPI document only"},
-		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport is of use with the URL of an MCP server only"},
-		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env is of use with a program only"},
-		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd is of use"},
-		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config is of use"},
+		{"a header of a command", []string{"cat"}, []string{"-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
+		{"a transport of a command", []string{"cat"}, []string{"--transport", "sse"}, "--transport needs the URL of an MCP server"},
+		{"a variable of a URL", nil, []string{"https://example.com", "--env", "A=b"}, "--env needs a program"},
+		{"a folder of a URL", nil, []string{"https://example.com", "--cwd", "/"}, "--cwd needs"},
+		{"a file for a URL", nil, []string{"https://example.com", "-c", path}, "--config needs"},
 		{"an unset variable", []string{"cat"}, []string{"--env", "NOT_SET_ANYWHERE"}, "NOT_SET_ANYWHERE"},
 		{"a reserved header", nil, []string{"https://example.com", "-H", "Host: a"}, "Host is set by the bridge itself"},
 	} {
@@ -134,6 +150,49 @@ func TestNoTarget(t *testing.T) {
 		code, stdout, stderr := newRig(t, nil).line(args...)
 		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "no target") {
 			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d, nothing and what a target is", args, code, stdout, stderr, exit.Usage)
+		}
+	}
+}
+
+// An error about a URL has the URL, not the name that the bridge made of it, and says what to do.
+func TestErrorOfURL(t *testing.T) {
+	for why, want := range map[string]string{
+		"it cannot be reached: dial tcp 127.0.0.1:9: connect: connection refused": "http://127.0.0.1:9/mcp: nothing listens there: is the server running?",
+		"handshake: it failed (HTTP 500)":                                         "http://127.0.0.1:9/mcp: it failed (HTTP 500): is it an MCP server?",
+		"handshake: the connection to it broke: EOF":                              "http://127.0.0.1:9/mcp: the connection to it broke: EOF: is it an MCP server?",
+		"it refused to initialize: server tickets: it is down: no file":           "server tickets: it is down: no file",
+		"name its CA: in ca_file of the server, or in the variable X":             "http://127.0.0.1:9/mcp: name its CA: with --ca-file FILE, or in the variable X",
+	} {
+		f := &fake{t: t, answers: map[string]func(*fake, json.RawMessage) string{
+			"initialize": always(`"error":{"code":-32603,"message":"server local-9: ` + why + `","data":{"bridge":"upstream_unavailable"}}`),
+		}}
+		code, _, stderr := newRig(t, f.dial).line("tools", "http://127.0.0.1:9/mcp?key=secret")
+		if code != exit.Server || !strings.HasPrefix(stderr, "mcp-bridge: "+want) {
+			t.Errorf("exit code %d: %s, want %s", code, stderr, want)
+		}
+	}
+}
+
+// A list of several servers that lacks some says which and why, and so does a call of their tools.
+func TestLacking(t *testing.T) {
+	f := &fake{t: t, answers: map[string]func(*fake, json.RawMessage) string{
+		"initialize": always(`"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`),
+		"tools/list": always(`"result":{"tools":[{"name":"files__read","inputSchema":{"type":"object"}}],"_meta":{"dev.mcp-bridge/missing":[{"server":"tickets","since":"2026-01-02T03:04:05Z","why":"handshake: its process has ended"},{"server":"notes","why":"it is still starting"}]}}`),
+	}}
+	r := newRig(t, f.dial)
+	since := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC).Local().Format(time.TimeOnly)
+	tickets, notes := "server tickets is failing since "+since+" and is missing from the list: its process has ended", "server notes is missing from the list: it is still starting"
+	if code, stdout, stderr := r.run("tools"); code != 0 || !strings.Contains(stdout, "files__read") || stderr != "warning: "+tickets+"\nwarning: "+notes+"\n" {
+		t.Errorf("tools: exit code %d: %s%s", code, stdout, stderr)
+	}
+	for tool, want := range map[string]string{
+		"tickets__list": tickets,
+		"notes__list":   notes,
+		"read":          `the server has no tool "read": did you mean files__read?`,
+		"other":         `the server has no tool "other": there is files__read; ` + tickets + "; " + notes,
+	} {
+		if _, _, stderr := r.run("call", tool); stderr != "mcp-bridge: "+want+"\n" {
+			t.Errorf("%s: %s, want %s", tool, stderr, want)
 		}
 	}
 }

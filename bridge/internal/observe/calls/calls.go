@@ -8,6 +8,7 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -57,6 +58,9 @@ type Row struct {
 
 	// Carried holds the arguments and the result; nil unless they are stored.
 	Carried *Carried `json:"-"`
+	// Said is the first line of the text with which a tool failed. It belongs to the result: it is empty unless the
+	// result is stored, and only for observers who may see the result.
+	Said string `json:"-"`
 }
 
 // Carried holds the arguments and the result of a call: masked JSON, cut if long.
@@ -234,12 +238,22 @@ func emptied(rows logs.Ring[*Row], most int) logs.Ring[*Row] {
 
 // Bare returns the row without arguments and results.
 func (r *Row) Bare() *Row {
-	if r.Carried == nil {
+	if r.Carried == nil && r.Said == "" {
 		return r
 	}
 	bare := *r
-	bare.Carried = nil
+	bare.Carried, bare.Said = nil, ""
 	return &bare
+}
+
+// Explained returns the row with Said as its error, for observers who may see results.
+func (r *Row) Explained() *Row {
+	if r.Said == "" {
+		return r
+	}
+	out := *r
+	out.Error = r.Said
+	return &out
 }
 
 // off stops the observation, and removes the stored calls but not the failures, unless there is an observer.
@@ -501,6 +515,9 @@ func (c *Calls) Take(r *report.Report) {
 	keeps := c.Keeps != nil && c.Keeps()
 	if on && keeps && c.carriers.on.Load() {
 		row.Carried = c.carried(r)
+		if r.Outcome == bridge.ToolFailed {
+			row.Said = firstLine(gjson.Get(row.Carried.Result, "content.#.text").Array())
+		}
 	}
 	c.mu.Lock()
 	switch {
@@ -510,7 +527,7 @@ func (c *Calls) Take(r *report.Report) {
 	case c.carriers.on.Load():
 		c.carriers.kept = true
 	default: // the observation has ended since
-		row.Carried = nil
+		row.Carried, row.Said = nil, ""
 	}
 	if one := c.under[key{r.Call, r.Server}]; one != nil {
 		row.ID, row.Method, row.Name, row.Marks = one.row.ID, one.row.Method, one.row.Name, one.marks
@@ -527,8 +544,9 @@ func (c *Calls) Take(r *report.Report) {
 	}
 	c.mu.Unlock()
 	if on {
-		bare := row.Bare()
-		c.notify(func(w Watcher) { w.Ended(bare) }) // a slow reader holds no more memory than is counted
+		light := *row
+		light.Carried = nil // a slow reader holds no more memory than is counted
+		c.notify(func(w Watcher) { w.Ended(&light) })
 	}
 }
 
@@ -554,6 +572,18 @@ func (c *Calls) carried(r *report.Report) *Carried {
 		out.Result = shown("result", r.Answer.Whole())
 	}
 	return out
+}
+
+// firstLine returns the first line of texts that is not empty.
+func firstLine(texts []gjson.Result) string {
+	for _, text := range texts {
+		for line := range strings.Lines(text.String()) {
+			if line = strings.TrimSpace(line); line != "" {
+				return clip(line)
+			}
+		}
+	}
+	return ""
 }
 
 // refused reports whether an open circuit breaker refused the call.

@@ -189,7 +189,7 @@ func (e *ender) Ended(r *Row) { e.rows = append(e.rows, r) }
 func TestCarried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, func(context.Context, *bridge.Request) (*jsonrpc.Message, error) {
-			return jsonrpc.NewResult(nil, []byte(`{"isError":true}`)), nil
+			return jsonrpc.NewResult(nil, []byte(`{"isError":true,"content":[{"type":"image"},{"type":"text","text":"\n db is away \nat line 2"}]}`)), nil
 		})
 		r.c.Traffic.Mask = func(raw []byte, _ int) ([]byte, bool) { return slices.Clone(raw), true }
 		keeps := true
@@ -202,6 +202,9 @@ func TestCarried(t *testing.T) {
 				for _, row := range rows {
 					if row.Carried != nil {
 						got[n]++
+					}
+					if want := map[bool]string{true: "db is away"}[row.Carried != nil]; row.Said != want || row.Explained().Error != want || row.Error != "" {
+						t.Errorf("%s: the tool said %q, want %q", when, row.Said, want)
 					}
 				}
 			}

@@ -45,6 +45,8 @@ type Message struct {
 	Bytes  int      `json:"bytes"`
 	Took   *float64 `json:"took_ms,omitempty"` // of an answer, since its request passed
 	Code   int64    `json:"code,omitempty"`    // of an error
+	// ToolError means that the message is the result of a tool that failed.
+	ToolError bool `json:"tool_error,omitempty"`
 	// Payload is masked JSON; Cut means that it is incomplete.
 	Payload string `json:"payload,omitempty"`
 	Cut     bool   `json:"cut,omitempty"`
@@ -176,6 +178,7 @@ func describe(w Where, toServer bool, id []byte, m *jsonrpc.Message, of *about, 
 	switch {
 	case m.IsResponse() && of != nil:
 		out.Method, out.Name = of.method, of.shown(uri)
+		out.ToolError = bridge.OutcomeOfAnswer(out.Method, m) == bridge.ToolFailed
 		took := float64(out.At.Sub(of.at).Microseconds()) / 1000
 		out.Took = &took
 	case m.IsResponse():

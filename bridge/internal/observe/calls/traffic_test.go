@@ -29,6 +29,9 @@ func (p *page) said() (all []string) {
 		if m.Took != nil {
 			s += fmt.Sprint(" ", *m.Took, " ms")
 		}
+		if m.ToolError {
+			s += ", tool error"
+		}
 		all = append(all, s)
 	}
 	return all
@@ -64,10 +67,13 @@ func TestWire(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		w.Passed(false, []byte("7"), answer)
 		w.Passed(false, []byte("7"), answer) // of an unknown request
+		w.Passed(true, []byte("9"), request)
+		w.Passed(false, []byte("9"), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"result":{"content":[],"isError":true}}`))
 		w.Passed(false, []byte("8"), failure)
 		want := []string{
 			"server > server request tools/call read 7", "server > client request sampling/createMessage  7", "server > server result sampling/createMessage  7 1 ms",
-			"server > client notification notifications/progress 3/10 ", "server > client result tools/call read 7 4 ms", "server > client result   7", "server > client error   8",
+			"server > client notification notifications/progress 3/10 ", "server > client result tools/call read 7 4 ms", "server > client result   7",
+			"server > server request tools/call read 9", "server > client result tools/call read 9 0 ms, tool error", "server > client error   8",
 		}
 		if got := p.said(); strings.Join(got, "\n") != strings.Join(want, "\n") {
 			t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

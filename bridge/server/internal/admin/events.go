@@ -372,6 +372,7 @@ func (s *stream) snapshot() error {
 	}
 	if s.query.has("calls") {
 		all.Calls = s.e.Calls.Show(DefaultRows, func(r *calls.Row) bool { return s.c.Sees(r.Principal) })
+		explain(s.e.Calls, s.c.Act, all.Calls)
 		for _, r := range all.Calls.Under {
 			s.viewer.Shown(r.ID)
 		}

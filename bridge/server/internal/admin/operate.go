@@ -111,10 +111,24 @@ func (o *Operator) showCalls(c *Call) (any, error) {
 	o.Calls.Look(nil, c.Act, o.Bridge.Activity)()
 	server, session, principal, status := c.Query.Get("server"), c.Query.Get("session"), c.Query.Get("principal"), c.Query.Get("status")
 	is := func(want, has string) bool { return want == "" || want == has }
-	return o.Calls.Show(limit, func(r *calls.Row) bool {
+	out := o.Calls.Show(limit, func(r *calls.Row) bool {
 		failed := !slices.Contains(unfailed, r.Outcome)
 		return c.Sees(r.Principal) && is(server, r.Server) && is(session, r.Session) && is(principal, r.Principal) && (is(status, r.Outcome) || status == "failed" && failed)
-	}), nil
+	})
+	explain(o.Calls, c.Act, out)
+	return out, nil
+}
+
+// explain adds what failed tools said, for callers who may see results while results are stored.
+func explain(all *calls.Calls, act bool, shown *calls.Shown) {
+	if !act || all.Keeps == nil || !all.Keeps() {
+		return
+	}
+	for _, rows := range [][]*calls.Row{shown.Recent, shown.Failures} {
+		for i, r := range rows {
+			rows[i] = r.Explained()
+		}
+	}
 }
 
 // seenCall returns the call that the path names, if the caller may see that call.
@@ -139,7 +153,7 @@ func (o *Operator) showCall(c *Call) (any, error) {
 	}
 	out := shownCall{Row: row}
 	if c.Act && o.Calls.Keeps != nil && o.Calls.Keeps() {
-		out.Carried = row.Carried
+		out = shownCall{row.Explained(), row.Carried}
 	}
 	return out, nil
 }

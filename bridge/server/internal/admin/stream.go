@@ -70,10 +70,13 @@ func (v *Viewer) Ended(r *calls.Row) { v.row(callEnd, r) }
 
 func (v *Viewer) row(kind string, r *calls.Row) {
 	if v.Caller.Sees(r.Principal) {
+		if v.Caller.Act {
+			r = r.Explained()
+		}
 		v.Put(Event{
 			Type: kind,
 			Data: r,
-			Size: 300 + len(r.Name) + len(r.Error) + 60*len(r.Marks),
+			Size: 300 + len(r.Name) + len(r.Error) + len(r.Said) + 60*len(r.Marks),
 			Call: r.ID,
 		})
 	}

@@ -425,7 +425,7 @@ func (h *History) Rates() map[string]Rates {
 
 // Recent describes the calls of the last 5 minutes.
 type Recent struct {
-	Errors float64 `json:"-"` // share of the calls
+	Errors, ToolErrors float64 `json:"-"` // shares of the calls
 	// P50, P95 and P99 are milliseconds, as those of Columns.
 	P50 *float64 `json:"p50,omitempty"`
 	P95 *float64 `json:"p95,omitempty"`
@@ -434,18 +434,18 @@ type Recent struct {
 
 // recent describes the calls of servers together in the last 5 minutes; nil without calls. The caller holds h.mu.
 func (h *History) recent(servers ...*past) *Recent {
-	var calls, errors uint64
+	var calls, errors, toolErrors uint64
 	var took times
 	for _, p := range servers {
 		for _, b := range p.last(h.n, recentBuckets) {
-			calls, errors = calls+uint64(b.calls), errors+uint64(b.errors)
+			calls, errors, toolErrors = calls+uint64(b.calls), errors+uint64(b.errors), toolErrors+uint64(b.toolErrors)
 			b.addTo(&took)
 		}
 	}
 	if calls == 0 {
 		return nil
 	}
-	return &Recent{float64(errors) / float64(calls), took.quantile(.5), took.quantile(.95), took.quantile(.99)}
+	return &Recent{float64(errors) / float64(calls), float64(toolErrors) / float64(calls), took.quantile(.5), took.quantile(.95), took.quantile(.99)}
 }
 
 // Recent describes the calls of each server that had some. The result is read only.

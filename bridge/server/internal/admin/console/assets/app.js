@@ -20,6 +20,12 @@ import './config.js';
 /** The right that a page needs. */
 const rights = new Map([['traffic', 'look'], ['log', 'act'], ['config', 'act']]);
 
+/** What keys do. */
+const keys = [
+  ['Ctrl K', 'goes to a page, a server, a tool or a session'], ['Ctrl Enter', 'calls the tool whose form you are in'], ['↑ ↓', 'go from row to row of a list'],
+  ['← →', 'read out another time of a chart'], ['Escape', 'closes a panel or a question'], ['?', 'shows this list'],
+];
+
 const themes = ['auto', 'light', 'dark'];
 
 /** The bridge's own mark: an arch that carries a road. */
@@ -47,6 +53,7 @@ class App extends View {
     });
     addEventListener('keydown', (e) => {
       if ((e.ctrlKey || e.metaKey) && e.key === 'k') { e.preventDefault(); this.#search(); }
+      if (e.key === '?' && !/** @type {Element} */ (e.target).closest('input, textarea, select')) this.#keys();
     });
     this.store.addEventListener('change', () => this.#changed());
     signedOut.addEventListener('signedout', () => {
@@ -107,7 +114,7 @@ class App extends View {
   get pages() {
     const { act, look } = this.store.me ?? {};
     /** @type {[string, string][]} */
-    const all = [['overview', 'Overview'], ['calls', 'Calls'], ['sessions', 'Sessions'], ['try', 'Try']];
+    const all = [['overview', 'Overview'], ['servers', 'Servers'], ['calls', 'Calls'], ['sessions', 'Sessions'], ['try', 'Try']];
     if (look) all.push(['traffic', 'Traffic']);
     return act ? [...all, ['log', 'Log'], ['config', 'Configuration']] : all;
   }
@@ -120,7 +127,7 @@ class App extends View {
     /** @type {[string, string, string][]} */
     const places = [
       ...this.pages.map(([page, name]) => /** @type {[string, string, string]} */ ([name, to(page), page])),
-      ...(state.status?.servers ?? []).flatMap((/** @type {any} */ s) => [[`Server ${s.name}`, to('servers', s.name), 'overview'], [`Try ${s.name}`, to('try', s.name), 'try'], [`Calls of ${s.name}`, `${to('calls')}?filter=server:${encodeURIComponent(s.name)}`, 'calls']]),
+      ...(state.status?.servers ?? []).flatMap((/** @type {any} */ s) => [[`Server ${s.name}`, to('servers', s.name), 'servers'], [`Try ${s.name}`, to('try', s.name), 'try'], [`Calls of ${s.name}`, `${to('calls')}?filter=server:${encodeURIComponent(s.name)}`, 'calls']]),
       ...(state.sessions?.sessions ?? []).map((/** @type {any} */ s) => [`Session ${s.id} ${s.principal ?? ''} ${s.client ?? ''}`, `${to('sessions')}?filter=session:${s.id}`, 'sessions']),
     ];
     if (this.store.me.look) get('tools?minutes=15').then(({ tools }) => places.push(...tools.filter((/** @type {any} */ t) => t.tool !== 'other').map((/** @type {any} */ t) => [`Tool ${t.tool} of ${t.server}`, to('try', t.server, 'tools', t.tool), 'try'])), () => {});
@@ -138,10 +145,16 @@ class App extends View {
       .then((hash) => { if (hash) location.hash = hash; });
   }
 
+  /** Lists the keys. */
+  #keys() {
+    if (document.querySelector('dialog')) return;
+    dialog('Keys', (close) => html`<dl class="keys">${keys.map(([key, does]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${does}</dd></div>`)}</dl><div class="actions"><button type="button" autofocus @click=${() => close(undefined)}>Close</button></div>`);
+  }
+
   /** The title of the tab. */
   get #title() {
     const { page, rest } = this.route;
-    const name = page === 'servers' ? rest[0] : this.pages.find(([p]) => p === page)?.[1];
+    const name = page === 'servers' && rest[0] ? rest[0] : this.pages.find(([p]) => p === page)?.[1];
     return [name, 'mcp-bridge'].filter(Boolean).join(' · ');
   }
 
@@ -157,10 +170,11 @@ class App extends View {
         <a class="skip" href="#main" @click=${(/** @type {Event} */ e) => { e.preventDefault(); /** @type {HTMLElement} */ (this.querySelector('main')).focus(); }}>Skip to content</a>
         <a class="brand" href=${to('overview')}>${mark()}<span>mcp-bridge<small title=${me.version}>${[me.instance, me.version].filter(Boolean).join(' · ')}</small></span></a>
         <button type="button" class="search" title="Search (Ctrl+K)" @click=${() => this.#search()}>${icon('search')}<span>Search</span><kbd aria-hidden="true">Ctrl K</kbd></button>
-        <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page || (page === 'overview' && route.page === 'servers') ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
+        <nav aria-label="Pages">${this.pages.map(([page, name]) => html`<a href=${to(page)} aria-current=${page === route.page ? 'page' : undefined}>${icon(page)}${name}</a>`)}</nav>
         <div class="tools">
           ${me.keys ? html`<div class="who"><span class="cut" title=${me.principal}>${me.principal}</span><button type="button" class="small" @click=${() => this.#leave()}>Sign out</button></div>` : ''}
           <div class="state" title=${state}><span class="dot ${tone}"></span><span>${state}</span></div>
+          <button type="button" class="square" title="Keys (?)" aria-label="Keys" @click=${() => this.#keys()}>${icon('keys')}</button>
           <button type="button" class="square" title="Pause" aria-label="Pause" aria-pressed=${String(store.paused)} @click=${() => { store.paused = !store.paused; store.changed(); }}>${icon('pause')}</button>
           <button type="button" class="square" title=${`Colours: ${this.#theme}`} aria-label=${`Colours: ${this.#theme}`} @click=${() => this.#turn()}>${icon(this.#theme)}</button>
         </div>
@@ -177,7 +191,7 @@ class App extends View {
     if (right && !store.me[right]) return html`<h1>No access</h1><p>This page needs the rights of ${right === 'act' ? 'an operator' : 'a viewer'}. <a href=${to('overview')}>Overview</a></p>`;
     switch (route.page) {
       case 'overview': return html`<page-overview .store=${store} .route=${route}></page-overview>`;
-      case 'servers': return html`<page-server key=${route.rest[0]} .store=${store} .route=${route}></page-server>`;
+      case 'servers': return !route.rest[0] ? html`<page-overview .store=${store} .route=${route}></page-overview>` : html`<page-server key=${route.rest[0]} .store=${store} .route=${route}></page-server>`;
       case 'calls': return html`<page-calls .store=${store} .route=${route}></page-calls>`;
       case 'sessions': return html`<page-sessions .store=${store} .route=${route}></page-sessions>`;
       case 'try': return html`<page-try .store=${store} .route=${route}></page-try>`;

@@ -14,6 +14,9 @@ import './row-table.js';
 /** @type {[string, string][]} */
 const heads = [['Time', 'at'], ['Client', 'client'], ['Server', 'server'], ['Tool', 'tool'], ['Duration', 'took'], ['Outcome', 'outcome']];
 
+/** Whether a row has two lines: the second one is what a narrow window has no columns for. */
+const narrow = globalThis.matchMedia?.('(max-width: 760px)') ?? { matches: false };
+
 /** How long a call takes, or has taken until now. @param {any} c */
 const took = (c) => c.took_ms ?? Math.max(0, Date.now() - Date.parse(c.began));
 
@@ -81,7 +84,7 @@ class Calls extends Page {
       ${this.filterLine('server:files status:error duration:>500ms', store.me?.look ? html`<label><input type="checkbox" .checked=${this.#records} @change=${(/** @type {any} */ e) => { this.#records = e.target.checked; this.store.watch(this.topics, this.#records && store.me?.payloads ? '&payloads=true' : ''); this.update(); }} /> Record messages</label>` : '')}
       <p class="summary" role="status">${active.length} active · ${ended.length - before} finished${head.since ? ` since ${clock(head.since)}` : ''}${before ? ` · ${count(before, 'earlier failure')}` : ''}${head.before ? ` · ${head.before} active from before` : ''}${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
       <div class=${shown ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && shown) this.#open(shown); }}>
-        ${rows.length ? html`<row-table class="calls" .name=${'calls'} .heads=${heads} .rows=${rows} .same=${(/** @type {any} */ c) => c.id} .show=${(/** @type {any} */ c) => this.#row(c, shown)}></row-table>` : html`<div class="empty"><h2>${wanted.length ? 'No call matches the filter' : 'No calls yet'}</h2><p>${wanted.length ? 'Change or clear it.' : 'Calls appear here as clients make them.'}</p>${wanted.length ? html`<button type="button" @click=${() => this.ask('filter', '')}>Clear filter</button>` : html`<a class="button" href=${to('try')}>Call a tool in Try</a>`}</div>`}
+        ${rows.length ? html`<row-table class="calls" .name=${'calls'} .heads=${heads} .height=${narrow.matches ? 50 : 34} .rows=${rows} .same=${(/** @type {any} */ c) => c.id} .show=${(/** @type {any} */ c) => this.#row(c, shown)}></row-table>` : html`<div class="empty"><h2>${wanted.length ? 'No call matches the filter' : 'No calls yet'}</h2><p>${wanted.length ? 'Change or clear it.' : 'Calls appear here as clients make them.'}</p>${wanted.length ? html`<button type="button" @click=${() => this.ask('filter', '')}>Clear filter</button>` : html`<a class="button" href=${to('try')}>Call a tool in Try</a>`}</div>`}
         ${rows.length || wanted.length ? '' : connect(store)}
         ${shown ? html`<aside class="panel" aria-label="the chosen call">${this.#one(shown)}</aside>` : ''}
       </div>`;
@@ -96,8 +99,8 @@ class Calls extends Page {
     const client = names.size > 1 ? `${names.size} clients` : [...names][0];
     return html`<tr key=${c.id} class=${c.run ? 'run' : `${c.within ? 'within' : ''} ${open ? 'chosen' : ''}`} @click=${() => (c.run ? this.#unfold(c.id) : this.#open(c.id))}>
       <td class="at">${time(c.began)}</td><td class="client" title=${client}>${client}</td><td class="server" title=${c.server}>${c.server ?? '–'}</td>
-      <td class="tool"><button type="button" class="link" aria-expanded=${String(open)} title=${c.name ?? c.method}>${c.run ? icon('right') : ''}${bare(c)}</button></td>
-      <td class="took">${c.run ? '' : html`${bar(c)}<span class="n">${duration(took(c))}</span>`}</td><td class="outcome">${outcome(c.outcome, c.run?.length)}</td></tr>`;
+      <td class="tool"><button type="button" class="link" aria-expanded=${String(open)} title=${c.name ?? c.method}>${c.run ? icon('right') : ''}${bare(c)}</button><div class="of">${[c.server, client].filter(Boolean).join(' · ')}</div></td>
+      <td class="took">${c.run ? '' : html`${bar(c)}<span class="n">${duration(took(c))}</span>`}</td><td class="outcome">${outcome(c.outcome, c.run?.length)}${c.run ? '' : html`<div class="of">${duration(took(c))}</div>`}</td></tr>`;
   }
 
   /** @param {string} id */
@@ -108,6 +111,7 @@ class Calls extends Page {
     const why = notWhole(this.#detail);
     const args = why ? undefined : this.#detail?.arguments;
     const tool = c.method === 'tools/call' && c.server;
+    const waits = !this.#detail && !this.#error && this.store.me?.payloads && this.store.me?.act; // the buttons keep their places when it is there
     const messages = this.#related(c);
     /** @param {string} title @param {string|undefined} text */
     const payload = (title, text) => (text ? html`<h3>${title}</h3><long-text .text=${spread(text)}></long-text>` : '');
@@ -115,7 +119,7 @@ class Calls extends Page {
       <p>${outcome(c.outcome)} <span class="quiet">after ${duration(took(c))}</span></p>
       ${c.error ? html`<p class="bad">${c.error}${c.code ? ` (${c.code})` : ''}</p>` : ''}
       <div class="actions">
-        ${tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
+        ${tool && waits ? ['Replay', 'Open in Try', 'Copy as command'].map((text) => html`<button type="button" disabled>${text}</button>`) : tool ? html`<a class="button act" href=${openInTry(c, args)} title=${args ? 'Opens it in Try and calls it again' : why || 'The arguments are not known here: fill them in'} @click=${(/** @type {MouseEvent} */ e) => { if (args && !e.ctrlKey && !e.metaKey && !e.shiftKey) replay(openInTry(c, args)); }}>${args ? 'Replay' : 'Open in Try'}</a>` : ''}
         ${tool && args ? html`<a class="button" href=${openInTry(c, args)}>Open in Try</a>` : ''}
         ${tool && args ? copy('Copy as command', command(c.server, c.name, args)) : ''}
       </div>

@@ -34,6 +34,12 @@ export function axis(step, to, column, marks) {
   return { step, to, points, marks: marks.filter((m) => m.at > to - points * step) };
 }
 
+/**
+ * The head of charts: what they show, a button that stops them while somebody reads, and where older values are.
+ * @param {boolean} still @param {() => void} turn
+ */
+export const chartsHead = (still, turn) => html`<div class="head charted"><h2>The last 15 minutes</h2><button type="button" class="small" aria-pressed=${String(still)} @click=${turn}>${still ? 'Resume charts' : 'Pause charts'}</button><span class="hint">Older values are not kept. Use Prometheus and the dashboard for Grafana: docs/observability.md.</span></div>`;
+
 /** A value for people. @param {number|null|undefined} v @param {string} unit */
 export function written(v, unit) {
   if (v === null || v === undefined) return '–';

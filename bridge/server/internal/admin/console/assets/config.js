@@ -21,7 +21,7 @@ class Configuration extends Page {
   #values = undefined;
   /** Which of them are shown. */
   #words = '';
-  #changed = false;
+  #changed = true;
   #said = '';
   #busy = false;
 
@@ -84,7 +84,7 @@ class Configuration extends Page {
         ${fault(this.#error)}
         ${(p?.warnings ?? []).map((/** @type {any} */ w) => html`<p class="busy">▲ ${typeof w === 'string' ? w : w.message ?? stringify(w)}</p>`)}
         ${p?.changes?.length ? table('changes', ['When', 'Setting', 'From', 'To'], p.changes.map((/** @type {any} */ c) => html`<tr><td>${c.effect}</td><td>${c.path}</td><td>${shown(c.from)}</td><td>${shown(c.to)}</td></tr>`)) : html`<p>${this.#busy ? 'Checking…' : this.#error ? 'The file has faults: a reload changes nothing.' : 'No changes: the running configuration matches the file.'}</p>`}
-        <div class="actions"><button type="button" disabled=${this.#busy} @click=${() => this.#reload(true)}>Check again</button><button type="button" class="act" disabled=${this.#busy} @click=${() => this.#reload(false)}>Reload now</button></div><p class="said" role="status">${this.#said}</p>` : ''}
+        <div class="actions"><button type="button" disabled=${this.#busy} @click=${() => this.#reload(true)}>Check again</button><button type="button" class=${p?.changes?.length ? 'act' : ''} disabled=${this.#busy} @click=${() => this.#reload(false)}>Reload now</button></div><p class="said" role="status">${this.#said}</p>` : ''}
       ${f ? html`<h2>Effective settings</h2>
         <div class="line"><label for="of">Show</label><select id="of" .value=${this.#of} @change=${(/** @type {any} */ e) => { this.#of = e.target.value; this.#show(); }}><option value="">the whole bridge</option>${(this.store.state.status?.servers ?? []).map((/** @type {any} */ s) => html`<option value=${s.name}>${s.name}</option>`)}</select>
           <label class="hidden" for="words">Search settings</label><input id="words" type="search" placeholder="Search settings" .value=${this.#words} @input=${(/** @type {any} */ e) => { this.#words = e.target.value; this.update(); }} />

@@ -107,6 +107,14 @@ export function sentence(status) {
   return { tone: 'good', text: all.length === 1 ? 'The server is working' : `All ${all.length} servers working`, names: [] };
 }
 
+/** The servers that are missing from lists of clients, in a sentence; empty if none is. @param {any[]} servers */
+export function missing(servers) {
+  const all = servers.filter((s) => s.missing_from_lists);
+  if (!all.length) return '';
+  const each = all.slice(0, 8).map((s) => `${s.name} (${s.missing_from_lists} ${s.missing_from_lists === 1 ? 'client' : 'clients'}: ${s.missing_from_lists_why})`);
+  return `Missing from the lists of clients: ${each.join(', ')}${all.length > 8 ? ` and ${all.length - 8} more` : ''}`;
+}
+
 /**
  * The clients of each server, the busiest first.
  * @param {any} topology as GET topology answers
@@ -124,3 +132,6 @@ export function users(topology) {
   }
   return new Map([...all].map(([server, of]) => [server, [...of.values()].sort((a, b) => b.rate - a.rate || b.calls - a.calls)]));
 }
+
+/** The tools that failed most often, with their own errors or others. @param {any[]} tools as GET tools answers @param {number} most */
+export const failing = (tools, most) => tools.filter((t) => t.errors + t.tool_errors > 0).sort((a, b) => b.errors + b.tool_errors - a.errors - a.tool_errors).slice(0, most);

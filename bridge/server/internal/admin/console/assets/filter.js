@@ -74,3 +74,23 @@ function folded(calls, unfolded) {
   }
   return rows;
 }
+
+/** A line that repeats one of so many rows above it is folded into that row. */
+const nearRows = 5;
+
+/**
+ * The rows of a list of log lines: lines that say the same but for numbers are one row, with all of them as run.
+ * @param {any[]} lines the newest first
+ * @returns {{line: any, run: any[]}[]}
+ */
+export function foldedLines(lines) {
+  /** @type {{line: any, run: any[], same: string}[]} */
+  const rows = [];
+  for (const line of lines) {
+    const same = [line.level, line.server, line.msg, JSON.stringify(line.attrs ?? {})].join('\n').replace(/\d+(\.\d+)?/g, '0');
+    const row = rows.slice(-nearRows).find((r) => r.same === same);
+    if (row) row.run.push(line);
+    else rows.push({ line, run: [line], same });
+  }
+  return rows;
+}

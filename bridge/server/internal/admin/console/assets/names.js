@@ -37,8 +37,11 @@ const clients = new WeakMap();
 export function clientOf(state, of) {
   const rows = state.sessions?.sessions;
   if (rows && !clients.has(rows)) clients.set(rows, new Map(rows.map((/** @type {any} */ s) => [s.id, s.client])));
-  return of.client || (of.session && rows && clients.get(rows)?.get(of.session)) || of.principal || of.session || 'a stateless client';
+  return named(of.client || (of.session && rows && clients.get(rows)?.get(of.session)) || '') || of.principal || of.session || 'a stateless client';
 }
+
+/** The name of a client with its version, such as claude-code v1: a bare number reads as a count. @param {string} client */
+export const named = (client) => client.replace(/ (?=\d[\w.+-]*$)/, ' v');
 
 /** A fact of a list of facts; nothing if it is not known. @param {string} term @param {any} value */
 export const fact = (term, value) => (value === undefined || value === null || value === '' || value === false ? '' : html`<div key=${term}><dt>${term}</dt><dd>${value}</dd></div>`);
@@ -50,7 +53,7 @@ export const fact = (term, value) => (value === undefined || value === null || v
 export const destructive = ({ annotations: a }, assumed) => !a?.readOnlyHint && Boolean(a?.destructiveHint ?? assumed);
 
 /**
- * What a tool says of itself, as chips. A tool without hints counts as destructive, as MCP has it.
+ * What a tool says of itself, as chips.
  * @param {any} tool
  */
 export function chips(tool) {
@@ -58,7 +61,7 @@ export function chips(tool) {
   /** @param {string} text @param {string} [tone] @param {string} [title] */
   const chip = (text, tone = '', title = '') => html`<span key=${text} class="chip ${tone}" title=${title || undefined}>${text}</span>`;
   return [
-    a.readOnlyHint ? chip('Read-only', 'good') : !destructive(tool, true) ? '' : chip('Destructive', a.destructiveHint ? 'bad' : 'assumed', a.destructiveHint ? '' : 'The tool does not say: this is the default of MCP'),
+    a.readOnlyHint ? chip('Read-only', 'good') : a.destructiveHint ? chip('Destructive', 'bad') : [a.readOnlyHint, a.destructiveHint, a.idempotentHint, a.openWorldHint].some((hint) => hint !== undefined) ? '' : chip('no hints', '', 'The tool does not say whether it changes something: by the default of MCP, it may destroy'),
     a.idempotentHint ? chip('Idempotent') : '', a.openWorldHint ? chip('Open world') : '',
   ];
 }

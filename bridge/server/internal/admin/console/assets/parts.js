@@ -75,10 +75,9 @@ class JsonTree extends View {
 }
 customElements.define('json-tree', JsonTree);
 
-/** A button that opens a list of further actions. */
+/** A button that opens a list of actions. */
 class MenuButton extends View {
-  label = 'More actions';
-  /** @type {{text: string, tone?: string, run: () => void}[]} */
+  /** @type {{text: string, tone?: string, group?: string, hint?: string, pressed?: boolean, run: () => void}[]} */
   items = [];
   #open = false;
 
@@ -102,7 +101,7 @@ class MenuButton extends View {
   }
 
   view() {
-    return html`<button type="button" class="square" aria-label=${this.label} title=${this.label} aria-expanded=${String(this.#open)} @click=${() => this.#show(!this.#open)}>${icon('more')}</button>${this.#open ? html`<div class="items">${this.items.map((i) => html`<button type="button" key=${i.text} class=${i.tone ?? ''} @click=${() => { this.#show(false); i.run(); }}>${i.text}</button>`)}</div>` : ''}`;
+    return html`<button type="button" aria-expanded=${String(this.#open)} @click=${() => this.#show(!this.#open)}>Actions ${icon('down')}</button>${this.#open ? html`<div class="items">${this.items.map((i, at) => html`${i.group && i.group !== this.items[at - 1]?.group ? html`<p class="hint" key=${i.group}>${i.group}</p>` : ''}<button type="button" key=${i.text} class=${i.tone ?? ''} aria-label=${i.text} aria-description=${i.hint} aria-pressed=${i.pressed === undefined ? undefined : String(i.pressed)} @click=${() => { this.#show(false); i.run(); }}>${i.text}${i.hint ? html`<small>${i.hint}</small>` : ''}</button>`)}</div>` : ''}`;
   }
 }
 customElements.define('menu-button', MenuButton);
@@ -114,20 +113,18 @@ customElements.define('menu-button', MenuButton);
  * @property {object} [body]
  * @property {string} [confirm] is asked before
  * @property {(answer: any) => string} [done] what the line below says when it is done
+ * @property {(answer: any) => boolean} [failed] whether the answer is bad news
  * @property {string} [tone] act or danger
- * @property {string} [title] what the button does
- * @property {string} [group] buttons with the same group stand together, below this name
- * @property {string} [hint] of a group's first button: what is said below the group
- * @property {boolean} [pressed] of a group: whether it is so already
- * @property {boolean} [menu] it stands in the menu at the right
+ * @property {string} [group] of the menu: actions with the same group stand below this name
+ * @property {string} [hint] of the menu: what happens to whom
+ * @property {boolean} [pressed] of the menu: whether it is so already
+ * @property {boolean} [menu] it stands in the menu
  */
 
 /** Actions at the bridge, one at a time, with a single line below for what came of the last one. It fires "acted". */
 class ActBar extends View {
   /** @type {(Action|false|undefined|'')[]} */
   actions = [];
-  /** The name of the menu, for screen readers. */
-  label = 'More actions';
   #busy = '';
   #said = '';
   #wrong = false;
@@ -138,8 +135,9 @@ class ActBar extends View {
     this.#busy = a.text;
     this.update();
     try {
-      this.#said = (a.done ?? (() => `${a.text}: done`))(await post(a.path, a.body));
-      this.#wrong = false;
+      const answer = await post(a.path, a.body);
+      this.#said = (a.done ?? (() => `${a.text}: done`))(answer);
+      this.#wrong = a.failed?.(answer) ?? false;
     } catch (e) {
       this.#said = `Failed: ${/** @type {any} */ (e).message}`;
       this.#wrong = true;
@@ -151,15 +149,9 @@ class ActBar extends View {
 
   view() {
     const all = /** @type {Action[]} */ (this.actions.filter(Boolean));
-    const one = (/** @type {Action} */ a) => html`<button type="button" key=${a.text} class=${a.tone ?? ''} title=${a.title} disabled=${Boolean(this.#busy)} aria-pressed=${a.pressed === undefined ? undefined : String(a.pressed)} @click=${() => this.#act(a)}>${a.text}</button>`;
-    const groups = [...new Set(all.filter((a) => !a.menu).map((a) => a.group ?? a))];
-    const rest = all.filter((a) => a.menu).map((a) => ({ text: a.text, tone: a.tone, run: () => this.#act(a) }));
-    return html`<div class="actions">${groups.map((g) => {
-      if (typeof g !== 'string') return one(g);
-      const those = all.filter((a) => a.group === g);
-      return html`<span class="line" key=${g}><span class="quiet">${g}</span><span class="group" role="group" aria-label=${g}>${those.map(one)}</span>${those[0].hint ? html`<span class="hint">${those[0].hint}</span>` : ''}</span>`;
-    })}${rest.length ? html`<menu-button .label=${this.label} .items=${rest}></menu-button>` : ''}</div>
-      <p class="said ${this.#wrong ? 'bad' : ''}" role="status">${this.#busy ? 'Working…' : this.#said}</p>`;
+    const items = all.filter((a) => a.menu).map((a) => ({ ...a, run: () => this.#act(a) }));
+    return html`<div class="actions">${all.filter((a) => !a.menu).map((a) => html`<button type="button" key=${a.text} class=${a.tone ?? ''} disabled=${Boolean(this.#busy)} @click=${() => this.#act(a)}>${a.text}</button>`)}${items.length ? html`<menu-button .items=${items}></menu-button>` : ''}</div>
+      <p class="said ${this.#wrong ? 'bad' : 'good'}" role="status">${this.#busy ? 'Working…' : this.#said}</p>`;
   }
 }
 customElements.define('act-bar', ActBar);
@@ -167,10 +159,11 @@ customElements.define('act-bar', ActBar);
 /** Drawings of 20 by 20, of one line each. @type {Record<string, string>} */
 const drawings = {
   overview: 'M3 3h6v6H3zM11 3h6v6h-6zM3 11h6v6H3zM11 11h6v6h-6z', calls: 'M2 10h4l2.5-6 3.5 12 2.5-6H18', try: 'M6 4l10 6-10 6z',
+  servers: 'M3 3.5h14v5H3zM3 11.5h14v5H3zM6 6v.01M6 14v.01',
   sessions: 'M7.5 9a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM2 17c0-3 2.5-5 5.5-5s5.5 2 5.5 5M13 3.5a3 3 0 0 1 0 5.2M15 12.3c2 .7 3 2.5 3 4.7',
   traffic: 'M3 7h13l-3-3M17 13H4l3 3', log: 'M4 5h12M4 10h12M4 15h7', config: 'M3 6h6M13 6h4M3 14h3M10 14h7M11 4v4M8 12v4', search: 'M9 15A6 6 0 1 0 9 3a6 6 0 0 0 0 12zM13.5 13.5 17 17',
   pause: 'M7 4v12M13 4v12', auto: 'M10 3a7 7 0 1 0 0 14zM10 3a7 7 0 0 1 0 14', light: 'M10 13.5a3.5 3.5 0 1 0 0-7 3.5 3.5 0 0 0 0 7zM10 1.5v2M10 16.5v2M1.5 10h2M16.5 10h2M4 4l1.4 1.4M14.6 14.6 16 16M4 16l1.4-1.4M14.6 5.4 16 4',
-  dark: 'M16.5 12A7 7 0 1 1 8 3.5a5.5 5.5 0 0 0 8.5 8.5z', more: 'M10 4.5v.01M10 10v.01M10 15.5v.01', right: 'M8 5l5 5-5 5', alert: 'M10 3 18 17H2zM10 8v4M10 14.5v.01', check: 'M4 10.5l4 4 8-9',
+  dark: 'M16.5 12A7 7 0 1 1 8 3.5a5.5 5.5 0 0 0 8.5 8.5z', more: 'M10 4.5v.01M10 10v.01M10 15.5v.01', right: 'M8 5l5 5-5 5', keys: 'M7 7a3 3 0 1 1 4.4 2.6C10.4 10.2 10 10.8 10 12M10 15.5v.01', down: 'M5 8l5 5 5-5', alert: 'M10 3 18 17H2zM10 8v4M10 14.5v.01', check: 'M4 10.5l4 4 8-9',
 };
 
 /** A drawing beside a word. @param {string} name */

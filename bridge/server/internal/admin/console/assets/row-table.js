@@ -12,11 +12,8 @@ class RowTable extends View {
   /** The identity of a row, which stays. @type {(row: any) => any} */
   same = (row) => row;
   height = 34;
-  /** Whether the newest row is the last one: it stays in sight while somebody looks at the end. */
-  follow = false;
   #top = 0;
   #tall = 640; // until it is known
-  #atEnd = true;
   /** The row at the top, which keeps its place when others come before it. @type {any} */
   #first = undefined;
 
@@ -38,9 +35,8 @@ class RowTable extends View {
     const { rows, height } = this;
     if (this.#top > 0 && this.#first !== undefined) {
       const moved = rows.findIndex((r) => this.same(r) === this.#first) - Math.floor(this.#top / height);
-      if (moved > 0 && !this.follow) this.#scroll(this.#top += moved * height);
+      if (moved > 0) this.#scroll(this.#top += moved * height);
     }
-    if (this.follow && this.#atEnd) this.#scroll(rows.length * height);
     const first = Math.max(0, Math.min(Math.floor(this.#top / height) - 10, rows.length - 1));
     const last = Math.min(rows.length, Math.ceil((this.#top + this.#tall) / height) + 10);
     // Without a colspan: a narrow window hides columns, and the rest would make room for them.
@@ -62,7 +58,6 @@ class RowTable extends View {
 
   /** @param {HTMLElement} box */
   #scrolled(box) {
-    this.#atEnd = box.scrollTop + box.clientHeight >= box.scrollHeight - this.height;
     [this.#top, this.#tall] = [box.scrollTop, box.clientHeight];
     const row = this.rows[Math.floor(this.#top / this.height)];
     this.#first = row && this.same(row);

@@ -1,16 +1,16 @@
 // A server: how it fares, its tools, calls, connections and settings, and what operators do with it.
 import { get, part, post, root } from './api.js';
-import { axis, markLegend, timeChart } from './chart.js';
+import { axis, chartsHead, markLegend, timeChart } from './chart.js';
 import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { shares } from './figures.js';
-import { callRows, refused } from './filter.js';
-import { attributes } from './log.js';
+import { callRows, foldedLines, refused } from './filter.js';
+import { brief } from './log.js';
 import { Client, modern } from './mcp.js';
-import { bare, chips, clientOf, fact, outcome, recorded } from './names.js';
+import { bare, chips, clientOf, fact, named, outcome, recorded } from './names.js';
 import { every, Page, to } from './page.js';
 import { age, badge, fault, table, time } from './parts.js';
-import { bytes, clock, duration, number, share } from './text.js';
+import { bytes, clock, count, duration, number, reason, share } from './text.js';
 
 /** Whom a connection serves. @type {Record<string, string>} */
 const users = { session: 'one session', principal: 'one principal', all: 'all clients', call: 'one call', stateless: 'a stateless client' };
@@ -30,6 +30,8 @@ class ServerPage extends Page {
   #series = undefined;
   /** @type {import('./chart.js').Chart[]} */
   #charts = [];
+  /** Whether the charts stay as they are. */
+  #still = false;
   /** How its tools are used, by name. @type {Map<string, any>} */
   #uses = new Map();
   /** The clients that use it. @type {any[]|undefined} */
@@ -42,6 +44,8 @@ class ServerPage extends Page {
   #untold = undefined;
   #listing = false;
   #mostTools = someTools;
+  /** The line of the file that says how it is reached. */
+  #line = 0;
   /** The answer to stopping a connection. */
   #said = '';
   /** @type {(() => void)[]} */
@@ -61,6 +65,7 @@ class ServerPage extends Page {
         const answer = await get(`series${of}`);
         if (!(answer.to > 0)) return; // the bridge has only just begun
         this.#series = answer;
+        if (this.#still) return this.update();
         const { step, to: until, marks, limits, ...c } = this.#series;
         const common = axis(step, until, c.calls, marks);
         const rate = (/** @type {number[]} */ column = []) => column.map((n) => n / (step / 1000));
@@ -100,6 +105,10 @@ class ServerPage extends Page {
       this.#detail = detail;
       this.#at = performance.now();
       this.#error = undefined;
+      if (detail.server.reason && this.store.me?.act && !this.#line) {
+        const { values = [] } = await get(`config/values?server=${part(this.name)}`).catch(() => ({}));
+        this.#line = values.find((/** @type {any} */ v) => v.line && /^(stdio\.command|http\.url|rest\.)/.test(v.key))?.line ?? 0;
+      }
       if (!this.#tools && this.store.me?.look) {
         const { tools, total } = await get(`servers/${part(this.name)}/tools`).catch(() => ({})); // what the bridge has: to look starts no process
         if (tools && !this.#tools) [this.#tools, this.#total] = [tools, total];
@@ -136,11 +145,10 @@ class ServerPage extends Page {
     const { connections, settings } = this.#detail;
     const filter = `?filter=server:${part(name)}`;
     return [html`<div class="head"><h1>${name}</h1><span class="summary" role="status">${badge(s.drained ? 'drained' : s.state)}${s.since ? html` <span class="quiet">for ${age(s.since)}</span>` : ''}</span>
-        <span class="links"><a class="button" href=${to('try', name)}>Open in Try</a><a class="button" href=${to('calls') + filter}>Calls</a>${store.me?.look ? html`<a class="button" href=${to('traffic') + filter}>Traffic</a>` : ''}</span></div>
+        <span class="links"><a class="button" href=${to('try', name)}>Open in Try</a><a class="button" href=${to('calls') + filter}>Calls</a>${store.me?.look ? html`<a class="button" href=${to('traffic') + filter}>Traffic</a>` : ''}</span>${this.#actions(name, s)}</div>
       ${this.#error ? fault(this.#error) : ''}
-      ${s.reason ? html`<div class="fault"><p>${s.reason}</p></div>` : ''}
-      ${this.#actions(name, s)}
-      ${this.#charts.length ? html`<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}` : ''}
+      ${s.reason ? this.#reason(s, settings) : ''}
+      ${this.#charts.length ? html`${chartsHead(this.#still, () => { this.#still = !this.#still; this.update(); })}<section class="charts" aria-label="The last 15 minutes">${this.#charts.map(timeChart)}</section>${markLegend(this.#charts[0].marks ?? [])}` : ''}
       ${this.#facts(s)}
       ${this.#clientTable()}
       ${this.#toolTable(name)}
@@ -150,24 +158,38 @@ class ServerPage extends Page {
       ${settings ? html`<details class="card"><summary>Settings (secrets masked)</summary><long-text .text=${settings}></long-text></details>` : ''}`];
   }
 
+  /** Why it fails: a sentence, what its process wrote, and what was tried. @param {any} s @param {string|undefined} settings */
+  #reason(s, settings = '') {
+    const { said, stderr, more } = reason(s.reason, s.name);
+    const tried = target(settings);
+    return html`<div class="fault"><p>${said}</p>${stderr ? html`<p class="hint">Its last lines on stderr:</p><pre tabindex="0">${stderr}</pre>` : ''}${more ? html`<p>${more}</p>` : ''}
+      ${tried ? html`<p class="hint">${tried.program ? 'Run the same in a terminal:' : 'The address:'} <code>${tried.text}</code>${this.#line ? html` (<a href=${to('config')}>line ${this.#line} of the file</a>)` : ''}</p>` : ''}</div>`;
+  }
+
+  /** Who used the server lately, for a question. */
+  #users() {
+    const names = [...new Set((this.#clients ?? []).map((c) => named(c.client)))];
+    return names.length ? `${count(names.length, 'client')} used it in the last 15 minutes (${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''}).` : 'No client used it in the last 15 minutes.';
+  }
+
   /** @param {string} name @param {any} s */
   #actions(name, s) {
     const path = `servers/${part(name)}`;
     const can = (/** @type {string} */ a) => this.store.can(a);
     const forced = s.forced?.breaker;
-    const group = 'Circuit breaker';
+    const group = `Calls to ${name} (circuit breaker)`;
+    const breaker = { group, path: `${path}/breaker`, menu: true };
     return html`<act-bar @acted=${this.#asks} .actions=${[
-      can('servers/{}/probe') && { text: 'Test connection', path: `${path}/probe`, done: (/** @type {any} */ a) => (a.ok ? `Connected in ${duration(a.took_ms)}` : `Failed: ${a.error}`) },
-      can('servers/{}/connections/stop') && { text: 'Restart idle connections', path: `${path}/connections/stop`, confirm: 'Connections that no call uses are closed. Their state for sessions is lost; the next call opens others.', done: (/** @type {any} */ a) => `${a.stopped} closed` },
-      can('servers/{}/lists/forget') && { text: 'Clear cached lists', path: `${path}/lists/forget`, done: (/** @type {any} */ a) => { this.#tools = undefined; return `${a.forgotten} cleared`; } },
-      can('servers/{}/drain') && (s.drained
-        ? { text: 'Resume', path: `${path}/resume`, tone: 'act', done: () => `${name} gets new calls again` }
-        : { text: 'Drain server', path: `${path}/drain`, tone: 'danger', confirm: `${name} gets no new calls. Calls in flight finish.`, done: () => `${name} gets no new calls` }),
+      can('servers/{}/probe') && { text: 'Test connection', path: `${path}/probe`, failed: (/** @type {any} */ a) => !a.ok, done: (/** @type {any} */ a) => (a.ok ? `Connected in ${duration(a.took_ms)}` : `Failed: ${reason(a.error, name).said}`) },
+      can('servers/{}/drain') && s.drained && { text: 'Resume', path: `${path}/resume`, tone: 'act', done: () => `${name} gets new calls again` },
+      can('servers/{}/connections/stop') && { text: 'Restart idle connections', hint: 'Those that no call uses; the next call opens others', path: `${path}/connections/stop`, menu: true, confirm: 'Connections that no call uses are closed. Their state for sessions is lost; the next call opens others.', done: (/** @type {any} */ a) => `${a.stopped} closed` },
+      can('servers/{}/lists/forget') && { text: 'Clear cached lists', hint: 'Clients get lists that are read anew', path: `${path}/lists/forget`, menu: true, done: (/** @type {any} */ a) => { this.#tools = undefined; return `${a.forgotten} cleared`; } },
       ...(can('servers/{}/breaker') ? [
-        { group, text: 'Automatic', title: 'It opens after failures, and closes when a call succeeds', hint: 'Open refuses calls; closed lets them pass.', path: `${path}/breaker`, body: { state: 'auto' }, pressed: !forced, done: () => 'The circuit breaker acts by itself' },
-        { group, text: 'Force open', title: 'Refuses all calls for 10 minutes', path: `${path}/breaker`, body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `All calls to ${name} are refused for 10 minutes.`, done: () => 'Circuit breaker forced open for 10 minutes' },
-        { group, text: 'Force closed', title: 'Lets all calls pass for 10 minutes', path: `${path}/breaker`, body: { state: 'closed' }, pressed: forced === 'closed', confirm: `Calls go to ${name} for 10 minutes, even while they fail.`, done: () => 'Circuit breaker forced closed for 10 minutes' },
+        { ...breaker, text: 'Automatic', hint: 'Stops calls after failures, and tries again', body: { state: 'auto' }, pressed: !forced, done: () => 'Calls are stopped after failures only' },
+        { ...breaker, text: 'Stop calls', hint: 'For 10 minutes, clients get an error', body: { state: 'open' }, pressed: forced === 'open', tone: 'danger', confirm: `For 10 minutes, each call to ${name} is answered with an error. ${this.#users()}`, done: () => 'Calls are stopped for 10 minutes' },
+        { ...breaker, text: 'Let all pass', hint: 'For 10 minutes, also while they fail', body: { state: 'closed' }, pressed: forced === 'closed', confirm: `For 10 minutes, calls go to ${name} even while they fail. ${this.#users()}`, done: () => 'All calls pass for 10 minutes' },
       ] : []),
+      can('servers/{}/drain') && !s.drained && { text: 'Drain server', hint: 'Calls in flight finish; new ones get an error', group: 'Maintenance', menu: true, path: `${path}/drain`, tone: 'danger', confirm: `Calls in flight finish. New calls to ${name} get an error, until you resume. ${this.#users()}`, done: () => `${name} gets no new calls` },
     ]}></act-bar>`;
   }
 
@@ -185,7 +207,7 @@ class ServerPage extends Page {
       ${fact('Cached lists', s.cache && `${s.cache.entries} (${bytes(s.cache.bytes)}), ${s.cache.oldest} old${s.cache.stale ? ', stale' : ''}`)}${fact('Cache hits', s.cache && (s.cache.hits + s.cache.misses ? `${number(s.cache.hits)} of ${number(s.cache.hits + s.cache.misses)}` : undefined))}
       ${fact(`Tools at /${s.name}/mcp`, s.tools_mode && (s.tools_mode === 'search' ? 'found by search' : 'listed'))}${fact('Size of the tool list', s.list_tokens && `about ${number(s.list_tokens)} tokens`)}
       ${fact('Drained', s.drained && html`<span>since ${time(s.drained.since)} by ${s.drained.by || 'an operator'}${s.drained.until ? html`<span>, until ${time(s.drained.until)}</span>` : ''}</span>`)}
-      ${fact('Last failure', s.last_error && html`<span>${time(s.last_error_at)} ${s.last_error}</span>`)}
+      ${fact('Last failure', s.last_error && html`<span>${time(s.last_error_at)} ${reason(s.last_error, s.name).said}</span>`)}
     </dl>`;
   }
 
@@ -193,9 +215,9 @@ class ServerPage extends Page {
   #clientTable() {
     const all = this.#clients?.toSorted((a, b) => b.rate - a.rate || b.calls - a.calls);
     if (!all) return '';
-    const named = all.some((c) => c.principal);
+    const keyed = all.some((c) => c.principal);
     return html`<h2>Clients <span class="quiet">${all.length}</span></h2>
-      ${all.length ? table('Clients', ['Client', ...(named ? ['Principal'] : []), 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${c.client}</th>${named ? html`<td>${c.principal ?? '–'}</td>` : ''}<td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client has called it in the last 15 minutes.</p>`}
+      ${all.length ? table('Clients', ['Client', ...(keyed ? ['Principal'] : []), 'Address', 'Calls/s', 'Calls'], all.slice(0, someClients).map((c) => html`<tr><th scope="row">${named(c.client)}</th>${keyed ? html`<td>${c.principal ?? '–'}</td>` : ''}<td>${c.address}</td><td class="n">${number(c.rate)}</td><td class="n">${number(c.calls)}</td></tr>`)) : html`<p class="quiet">No client has called it in the last 15 minutes.</p>`}
       ${all.length > someClients ? html`<p class="quiet">${all.length - someClients} more call it less often.</p>` : ''}`;
   }
 
@@ -205,11 +227,11 @@ class ServerPage extends Page {
     const list = html`<button type="button" class="small" @click=${() => this.#list()}>List tools</button>`;
     if (!tools) return html`<h2>Tools</h2>${this.#listing ? html`<p role="status">Loading…</p>` : html`${fault(this.#untold)}<p class="quiet">${this.#untold || !this.store.me?.look ? '' : 'No client has listed its tools yet. '}${list}</p>`}`;
     return html`<h2>Tools <span class="quiet">${this.#total || tools.length}</span></h2>${fault(this.#untold)}
-      ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Errors', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
+      ${tools.length ? table('Tools', ['Tool', '', 'Calls in 5 min', 'Tool errors', 'Failed', 'Mean time', ''], tools.slice(0, this.#mostTools).map((t) => {
         const u = this.#uses.get(t.name) ?? {};
-        const errors = (u.errors ?? 0) + (u.tool_errors ?? 0);
+        const errors = (/** @type {number|undefined} */ n) => html`<td class=${n ? 'n bad' : 'n'}>${n ?? 0}</td>`;
         return html`<tr key=${t.name}><th scope="row">${t.title ?? t.annotations?.title ?? t.name}${(t.title ?? t.annotations?.title ?? t.name) === t.name ? '' : html` <code class="quiet">${t.name}</code>`}</th>
-          <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td><td class="n ${errors ? 'bad' : ''}">${errors}</td><td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
+          <td>${chips(t)}</td><td class="n">${u.calls ?? 0}</td>${errors(u.tool_errors)}${errors(u.errors)}<td class="n">${u.calls ? duration(u.mean_ms) : '–'}</td><td class="whole"><a href=${to('try', name, 'tools', t.name)}>Open in Try</a></td></tr>`;
       })) : html`<p class="quiet">It has no tools.</p>`}
       ${tools.length > this.#mostTools ? html`<button type="button" @click=${() => { this.#mostTools += 200; this.update(); }}>Show more</button>` : this.#total > tools.length ? html`<p class="quiet">The bridge keeps the first ${tools.length} tools. ${list}</p>` : ''}`;
   }
@@ -225,7 +247,7 @@ class ServerPage extends Page {
     const heads = ['Time', 'Tool', 'Client', 'Duration', 'Outcome'];
     const row = (/** @type {any} */ c) => (c.id === 'since' ? html`<tr key="since"><td class="quiet" colspan="4">${recorded(since)}</td><td class="fill"></td></tr>`
       : c.run ? html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${those}>${c.method ? bare(c) : 'Refused calls'}</a></td><td></td><td colspan="2">${outcome(c.outcome, c.run.length)}</td></tr>`
-        : html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`} title=${c.name}>${bare(c)}</a></td><td><span class="cut">${clientOf(state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>${c.error ? html`<tr key=${`why ${c.id}`} class="why"><td></td><td colspan="3"><div class="reason">${c.error}</div></td><td class="fill"></td></tr>` : ''}`);
+        : html`<tr key=${c.id}><td>${time(c.began)}</td><td><a href=${`${to('calls')}?call=${c.id}`} title=${c.name}>${bare(c)}</a></td><td><span class="cut">${clientOf(state, c)}</span></td><td class="n">${duration(c.took_ms)}</td><td>${outcome(c.outcome)}</td></tr>${c.error && !refused(c) ? html`<tr key=${`why ${c.id}`} class="why"><td></td><td colspan="3"><div class="reason">${reason(c.error, name).said}</div></td><td class="fill"></td></tr>` : ''}`);
     const causes = [...failed.filter((c) => !refused(c)).slice(0, someRows), ...(open.length ? [{ id: 'refused', began: open[0].began, outcome: open[0].outcome, run: open }] : [])];
     return html`<div class="pair"><section><h2>Last calls</h2>${all.length ? table('Last calls', heads, callRows(all, since).slice(0, someRows).map(row)) : html`<p class="quiet">No calls yet.</p>`}</section>
       <section><h2>Last failures</h2>${causes.length ? table('Last failures', heads, causes.map(row)) : html`<p class="quiet">No call failed.</p>`}</section></div>`;
@@ -234,8 +256,8 @@ class ServerPage extends Page {
   /** @param {string} name */
   #log(name) {
     if (!this.store.me?.act) return '';
-    const lines = this.store.state.lines.filter((l) => l.server === name).slice(-someRows).reverse();
-    return html`<h2>Log <a class="more" href=${`${to('log')}?filter=server:${part(name)}`}>All lines</a></h2>${lines.length ? html`<ol class="lines card">${lines.map((l) => html`<li><span class="quiet">${time(l.at)}</span> <b class=${l.level}>${l.level}</b> ${l.msg} <span class="quiet">${attributes(l)}</span></li>`)}</ol>` : html`<p class="quiet">No lines of this server.</p>`}`;
+    const lines = foldedLines(this.store.state.lines.filter((l) => l.server === name).reverse()).slice(0, someRows);
+    return html`<h2>Log <a class="more" href=${`${to('log')}?filter=server:${part(name)}`}>All lines</a></h2>${lines.length ? html`<ol class="lines card">${lines.map(({ line, run }) => html`<li>${brief({ ...line, server: undefined }, run.length)}</li>`)}</ol>` : html`<p class="quiet">No lines of this server.</p>`}`;
   }
 
   /** @param {string} name @param {any[]} all */
@@ -244,7 +266,7 @@ class ServerPage extends Page {
     const act = this.store.me?.act;
     return html`<h2>Connections <span class="quiet">${all.length}</span></h2>
       ${all.length ? table('Connections', ['PID', 'Used by', 'Client', 'Protocol', 'Age', 'Memory', 'CPU time', 'Active calls', ...(act ? ['Last stderr line'] : []), ...(may ? [''] : [])], all.map((c) => html`<tr key=${c.id}>
-        <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td class="whole">${c.client ?? '–'}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
+        <td title=${`connection ${c.id}`}>${c.pid ?? '–'}</td><td>${users[c.for] ?? c.for}${c.principal ? ` (${c.principal})` : ''}</td><td class="whole">${named(c.client ?? '–')}</td><td class="whole">${c.revision ?? '–'}</td><td class="whole">${age(c.opened)}</td><td class="n">${bytes(c.rss_bytes)}</td><td class="n">${this.#cpu(c)}</td><td class="n">${c.calls}</td>
         ${act ? html`<td>${c.stderr ? lastLines(c.stderr) : ''}</td>` : ''}
         ${may ? html`<td><button type="button" class="small" aria-label=${`Stop connection ${c.id}`} @click=${() => this.#stop(name, c.id)}>Stop</button></td>` : ''}
       </tr>`)) : html`<p class="quiet">None is open${this.#detail.server.retry_at ? `: calls are refused until ${clock(this.#detail.server.retry_at)}` : ': the next call opens one'}.</p>`}<p class="said" role="status">${this.#said}</p>`;
@@ -268,6 +290,14 @@ class ServerPage extends Page {
     const was = this.#before?.connections.find((/** @type {any} */ o) => o.id === c.id);
     return `${duration(c.cpu_ms)}${was && this.#before ? ` (${share(was.cpu_ms ?? 0, c.cpu_ms, this.#at - this.#before.at)})` : ''}`;
   }
+}
+
+/** What the bridge starts or calls, by the settings of a server in YAML. @param {string} settings */
+function target(settings) {
+  const [, command] = /^  command: (.+)$/m.exec(settings) ?? [];
+  const [, url] = /^  (?:url|base_url): (.+)$/m.exec(settings) ?? [];
+  const args = /^  args:\n((?: {4}- .*\n)+)/m.exec(settings)?.[1].split('\n').map((l) => l.slice(6)) ?? [];
+  return command ? { program: true, text: [command, ...args].join(' ').trim() } : url ? { program: false, text: url } : undefined;
 }
 
 /** The last line, and those before it. @param {string} text */

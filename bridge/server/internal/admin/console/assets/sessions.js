@@ -4,6 +4,7 @@ import { connect } from './connect.js';
 import { sure } from './dialog.js';
 import { html } from './dom.js';
 import { passes, terms } from './filter.js';
+import { named } from './names.js';
 import { Page, to } from './page.js';
 import { age, table } from './parts.js';
 import { count } from './text.js';
@@ -32,14 +33,14 @@ class Sessions extends Page {
     const wanted = terms(this.route.query.get('filter') ?? '');
     const rows = s.sessions.filter((/** @type {any} */ r) => passes(wanted, { session: r.id, server: r.server, principal: r.principal, client: r.client, revision: r.revision, calls: r.calls, streams: r.streams }));
     const may = this.store.has('sessions/{}/end');
-    const named = rows.some((/** @type {any} */ r) => r.principal);
+    const keyed = rows.some((/** @type {any} */ r) => r.principal);
     const guests = s.without_session;
     return html`<h1>Sessions</h1>
       ${this.filterLine('server:files principal:agents client:cursor')}
       <p class="summary" role="status">${count(s.total, 'session')}${rows.length === s.total ? '' : ` · ${rows.length} shown`}${guests ? ` · stateless clients: ${count(guests.calls ?? 0, 'call')} in flight, ${count(guests.subscriptions ?? 0, 'subscription')}` : ''}</p>
-      ${rows.length ? table('sessions', ['Session', 'Client', ...(named ? ['Principal'] : []), 'Protocol', 'Address', 'Age', 'Idle', 'Active calls', 'Streams', ...(may ? [''] : [])], rows.slice(0, this.#most).map((/** @type {any} */ r) => html`<tr key=${r.id}>
-        <th scope="row"><a href=${`${to('calls')}?filter=session:${part(r.id)}`}>${r.id}</a></th><td>${r.client ?? '–'}</td>${named ? html`<td>${r.principal ?? '–'}</td>` : ''}<td class="whole">${r.revision}</td>
-        <td>${r.server ? html`<a href=${to('servers', r.server)}>${r.server}</a>` : 'All servers (/mcp)'}</td><td class="whole">${age(r.began)}</td><td class="whole">${age(r.used)}${r.left ? ' · client left' : ''}</td><td class="n">${r.calls}</td><td class="n">${r.streams}</td>
+      ${rows.length ? table('sessions', ['Session', 'Client', ...(keyed ? ['Principal'] : []), 'Protocol', 'Address', 'Age', 'Idle', 'Active calls', 'Streams', ...(may ? [''] : [])], rows.slice(0, this.#most).map((/** @type {any} */ r) => html`<tr key=${r.id}>
+        <th scope="row"><a href=${`${to('calls')}?filter=session:${part(r.id)}`}>${r.id}</a></th><td>${named(r.client ?? '–')}</td>${keyed ? html`<td>${r.principal ?? '–'}</td>` : ''}<td class="whole">${r.revision}</td>
+        <td>${r.server && this.store.state.status?.servers.some((/** @type {any} */ one) => one.name === r.server) ? html`<a href=${to('servers', r.server)}>/${r.server}/mcp</a>` : r.server ? `/${r.server}/mcp` : '/mcp'}</td><td class="whole">${age(r.began)}</td><td class="whole">${age(r.used)}${r.left ? ' · client left' : ''}</td><td class="n">${r.calls}</td><td class="n">${r.streams}</td>
         ${may ? html`<td><button type="button" class="small" aria-label=${`End session ${r.id}`} @click=${() => this.#end(r.id)}>End</button></td>` : ''}
       </tr>`)) : wanted.length ? html`<div class="empty"><h2>No session matches the filter</h2><p>Change or clear it.</p></div>` : html`<div class="empty"><h2>No sessions yet</h2><p>A session begins when a client connects.</p></div>`}
       <p class="said" role="status">${this.#said}</p>

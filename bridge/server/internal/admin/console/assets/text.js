@@ -96,3 +96,18 @@ export const count = (n, what) => `${n} ${what}${n === 1 ? '' : 's'}`;
 
 /** A text as one word of a command. @param {string} s */
 export const quote = (s) => `'${s.replace(/'/g, `'\\''`)}'`;
+
+/**
+ * An error of a server as people read it: a sentence, what its process wrote to stderr, and what else is known of it.
+ * @param {string} error as the bridge tells it @param {string} server
+ */
+export function reason(error, server) {
+  const [told, rest = ''] = error.split(/\n+its last lines on stderr:\n/);
+  const lines = rest.split('\n');
+  const own = told.replace(`server ${server}: `, '').replace(/^handshake: /, 'it did not connect: ').replaceAll('handshake: ', '');
+  return {
+    said: own.charAt(0).toUpperCase() + own.slice(1),
+    stderr: lines.filter((l) => l.startsWith('  ')).map((l) => l.slice(2)).join('\n'),
+    more: lines.filter((l) => !l.startsWith('  ')).join('\n'),
+  };
+}

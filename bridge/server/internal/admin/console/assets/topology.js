@@ -1,6 +1,7 @@
 // The picture of who calls what: clients, addresses, the bridge, servers.
 import { html, View } from './dom.js';
 import { users } from './figures.js';
+import { named } from './names.js';
 import { to } from './page.js';
 import { icon } from './parts.js';
 import { number, percent } from './text.js';
@@ -63,7 +64,7 @@ export function layout(t, states) {
   const box = new Map();
   const order = states.map((s) => s.name);
   const used = t.users ?? users(t);
-  const usedBy = (/** @type {string} */ name) => few((used.get(name) ?? []).map((/** @type {any} */ u) => `${u.client} (${speed(u.rate)})`), '. Used by ');
+  const usedBy = (/** @type {string} */ name) => few((used.get(name) ?? []).map((/** @type {any} */ u) => `${named(u.client)} (${speed(u.rate)})`), '. Used by ');
   if (servers.length <= mostServers) shown.sort((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
   for (const s of shown) {
     const id = `s:${s.server}`;
@@ -112,7 +113,7 @@ export function layout(t, states) {
     const kind = transports[c.transport] ?? c.transport;
     const busy = c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).filter((/** @type {any} */ s) => s.rate);
     const hurt = busy.length > 0 && busy.every((/** @type {any} */ s) => failing(s.server)); // it gets nothing but errors
-    nodes.push({ id, column: 0, name: c.client, rate: c.rate, tone: hurt ? 'failing' : c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all${few(c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).map((/** @type {any} */ s) => `${s.server} (${speed(s.rate)})`), '. Uses ')}` });
+    nodes.push({ id, column: 0, name: named(c.client), rate: c.rate, tone: hurt ? 'failing' : c.rate ? '' : 'cold', href: c.sessions ? `${to('sessions')}?filter=${encodeURIComponent(`client:"${c.client}"`)}` : to('calls'), note: `${c.sessions ? `${many(c.sessions, 'session')} · ` : ''}${speed(c.rate)}`, said: `${c.client}${c.principal ? ` as ${c.principal}` : ''}, ${kind}, at ${c.at.map((/** @type {any} */ a) => a.address).join(', ')}: ${c.sessions ? `${many(c.sessions, 'session')}, ` : ''}${number(c.rate)} calls/s, ${many(c.calls ?? 0, 'call')} in all${few(c.at.flatMap((/** @type {any} */ a) => a.servers ?? []).map((/** @type {any} */ s) => `${s.server} (${speed(s.rate)})`), '. Uses ')}` });
     for (const a of c.at) {
       const at = door.get(a.address);
       if (at) edge(id, at, a.rate, hurt ? 'failing' : '');

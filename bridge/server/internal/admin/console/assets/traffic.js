@@ -37,7 +37,7 @@ class Traffic extends Page {
     const { store } = this;
     const wanted = terms(this.route.query.get('filter') ?? '');
     const all = exchanges(store.state.messages);
-    const rows = all.filter((e) => passed(e).some((m) => passes(wanted, this.#fields(m))));
+    const rows = all.filter((e) => passed(e).some((m) => passes(wanted, this.#fields(m)))).reverse();
     const chosen = all.find((e) => e.asked.n === this.#chosen);
     const n = rows.reduce((sum, e) => sum + passed(e).length, 0);
     const { dropped } = store.state;
@@ -48,7 +48,7 @@ class Traffic extends Page {
         <button type="button" disabled=${!rows.length} @click=${() => save(rows)}>Save</button>`)}
       <p class="summary" role="status">${count(n, 'message')} in ${count(rows.length, 'row')} since this page is open${dropped ? ` · ${count(dropped, 'event')} dropped` : ''}</p>
       <div class=${chosen ? 'master open' : 'master'} @keydown=${(/** @type {KeyboardEvent} */ e) => { if (e.key === 'Escape' && chosen) this.#open(0); }}>
-        ${rows.length ? html`<row-table class="traffic" .name=${'messages'} .heads=${heads} .follow=${true} .rows=${rows} .same=${(/** @type {Exchange} */ e) => e.asked.n} .show=${(/** @type {Exchange} */ e) => this.#row(e)}></row-table>`
+        ${rows.length ? html`<row-table class="traffic" .name=${'messages'} .heads=${heads} .rows=${rows} .same=${(/** @type {Exchange} */ e) => e.asked.n} .show=${(/** @type {Exchange} */ e) => this.#row(e)}></row-table>`
           : html`<div class="empty"><h2>${all.length ? 'No message matches the filter' : 'No messages yet'}</h2><p>${all.length ? 'Change or clear it.' : store.live ? 'Messages between clients, the bridge and servers appear here as they pass.' : 'Waiting for live updates, with which messages come. A browser has three windows with them at a time.'}</p></div>`}
         ${chosen ? html`<aside class="panel" aria-label="the chosen message"><button type="button" class="small close" @click=${() => this.#open(0)}>Close</button>${this.#one(chosen)}</aside>` : ''}
       </div>`;
@@ -78,7 +78,7 @@ class Traffic extends Page {
       <td class="at"><time datetime=${m.at} title=${m.at}>${moment(m.at)}</time></td><td class="from">${from}</td><td class="to">${to}</td>
       <td class="message"><button type="button" class="link" aria-expanded=${String(open)} title=${m.name ?? m.method}>${m.method ?? m.kind} <b>${m.name ?? ''}</b></button></td>
       <td class="size">${bytes(m.bytes)}${answer ? ` / ${bytes(answer.bytes)}` : ''}</td>
-      <td class="answer">${answer ? html`${outcome(answer.kind === 'error' ? 'error' : 'ok')} ${took(answer)}${inner?.answer ? html` <span class="quiet">server ${took(inner.answer)}</span>` : ''}` : html`<span class="quiet">${m.kind === 'request' ? 'waiting…' : m.kind}</span>`}</td></tr>`;
+      <td class="answer">${answer ? html`${outcome(answer.kind === 'error' ? 'error' : answer.tool_error ? 'tool_error' : 'ok')} ${took(answer)}${inner?.answer ? html` <span class="quiet">server ${took(inner.answer)}</span>` : ''}` : html`<span class="quiet">${m.kind === 'request' ? 'waiting…' : m.kind}</span>`}</td></tr>`;
   }
 
   /** @param {Exchange} e */

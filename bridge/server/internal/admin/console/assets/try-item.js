@@ -333,7 +333,7 @@ class TryItem extends View {
 /** The fields that still need a value. @param {import('./schema-form.js').Problem[]} wrong */
 function needed(wrong) {
   const names = wrong.filter((p) => p.message === 'is required').map((p) => p.path.join('.'));
-  return names.length ? `Required: ${names.slice(0, 4).join(', ')}${names.length > 4 ? '…' : ''}` : 'Mend the marked fields';
+  return names.length ? `Required: ${names.slice(0, 4).join(', ')}${names.length > 4 ? '…' : ''}` : 'Correct the fields marked in red';
 }
 
 /** @param {any} values @returns {Record<string, string|undefined>} */

@@ -49,7 +49,7 @@ test('notifications are paired while they are near', () => {
 
 test('words for both ends, and for outcomes', () => {
   const state = { sessions: { sessions: [{ id: 'a', client: 'Cursor 1' }] } };
-  assert.equal(way(state, m('client', 'server', 'request', { session: 'a' })), 'from client Cursor 1');
+  assert.equal(way(state, m('client', 'server', 'request', { session: 'a' })), 'from client Cursor v1');
   assert.equal(way(state, m('server', 'server', 'request')), 'to server files');
   assert.equal(clientOf(state, { session: 'b', principal: 'ops' }), 'ops');
   assert.equal(clientOf(state, {}), 'a stateless client');

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { callRows, early } from '../assets/filter.js';
+import { callRows, early, foldedLines } from '../assets/filter.js';
 import { bare } from '../assets/names.js';
 
 const at = (/** @type {number} */ s) => new Date(1e12 + s * 1000).toISOString();
@@ -30,4 +30,12 @@ test('what began before all calls were recorded stands apart', () => {
   assert.deepEqual(ids(callRows(calls.slice(0, 3), at(5))), ['1', '9', '8']);
   assert.deepEqual(ids(callRows(calls, undefined)), ['1', '9', 'run 2 ×3']);
   assert.equal(early(call(5, 'ok'), at(5)), false);
+});
+
+test('log lines that say the same but for numbers are one row', () => {
+  const line = (n, server, msg, err) => ({ n, level: 'INFO', server, msg, attrs: { err } });
+  const rows = foldedLines([line(5, 'a', 'call failed', 'next attempt in 3 s'), line(4, 'b', 'call failed', 'away'), line(3, 'a', 'call failed', 'next attempt in 12 s'), line(2, 'a', 'call failed', 'lost'), line(1, 'a', 'call failed', 'next attempt in 0.5 s')]);
+  assert.deepEqual(rows.map((r) => r.run.map((l) => l.n)), [[5, 3, 1], [4], [2]]);
+  const far = foldedLines([line(9, 'a', 'x', 'y'), ...Array.from({ length: 5 }, (_, i) => line(i, 'a', `m${'abcde'[i]}`, 'y')), line(0, 'a', 'x', 'y')]);
+  assert.equal(far.length, 7, 'one far above is another');
 });

@@ -3,7 +3,7 @@ import test from 'node:test';
 import './fake-dom.mjs';
 
 globalThis.customElements ??= { define() {} };
-const { byServer, merge: mergeOf, sentence, shares, users } = await import('../assets/figures.js');
+const { byServer, failing, merge: mergeOf, missing, sentence, shares, users } = await import('../assets/figures.js');
 const { ticks, written } = await import('../assets/chart.js');
 const { layout } = await import('../assets/topology.js');
 
@@ -54,6 +54,19 @@ test('shares are of the calls of the last half minute', () => {
   assert.deepEqual(shares([5, 0, 0, 0, 0, 0, 1], [5, 0, 0, 0, 0, 3, 2]), [100, 100, 100, 100, 100, 62.5, 20]);
 });
 
+test('the tools that fail most often come first, also those that fail fast', () => {
+  const tool = (tool, errors, tool_errors) => ({ tool, errors, tool_errors });
+  const all = [tool('slow', 0, 0), tool('fails', 0, 9), tool('lost', 7, 0), tool('both', 5, 5), tool('rare', 0, 1)];
+  assert.deepEqual(failing(all, 3).map((t) => t.tool), ['both', 'fails', 'lost']);
+});
+
+test('servers that are missing from lists are one sentence', () => {
+  const lacks = (name, n) => ({ name, state: 'ready', missing_from_lists: n, missing_from_lists_why: 'it is still starting' });
+  assert.equal(missing([{ name: 'files', state: 'ready' }]), '');
+  assert.equal(missing([lacks('a', 1), { name: 'files', state: 'ready' }, lacks('b', 3)]), 'Missing from the lists of clients: a (1 client: it is still starting), b (3 clients: it is still starting)');
+  assert.match(missing([...'abcdefghij'].map((name) => lacks(name, 1))), /h \(1 client: it is still starting\) and 2 more$/);
+});
+
 test('the state is one sentence', () => {
   const say = (status) => { const { tone, text, names } = sentence({ ready: true, ...status }); return `${tone}: ${text}${names.join(', ')}`; };
   const [fine, failing] = [{ name: 'files', state: 'ready' }, { name: 'tickets', state: 'failing' }];
@@ -93,8 +106,8 @@ test('the picture has a box for each, and groups what there are many of', () => 
   assert.equal(way.rate, 3);
   assert.ok(way.through.has('c:0:a 1.0') && way.through.has('a:/mcp'), 'it lights up with its client and address');
   assert.ok(!way.through.has('c:1:b'));
-  assert.match(nodes.find((b) => b.name === 'a 1.0').said, /9 calls in all\. Uses s7 \(3\/s\), s1 \(quiet\)$/);
-  assert.match(nodes.find((b) => b.name === 's7').said, /Used by a 1\.0 \(3\/s\)$/);
+  assert.match(nodes.find((b) => b.name === 'a v1.0').said, /9 calls in all\. Uses s7 \(3\/s\), s1 \(quiet\)$/);
+  assert.match(nodes.find((b) => b.name === 's7').said, /Used by a v1\.0 \(3\/s\)$/);
   assert.deepEqual(users(t).get('s1'), [{ client: 'a 1.0', rate: 0, calls: 1 }, { client: 'b', rate: 0, calls: 1 }]);
   assert.deepEqual(layout(t, states.slice(0, 8)).nodes.filter((b) => b.column === 3).map((b) => b.name), ['s0', 's1', 's2', 's3', 's4', 's5', 's6', 's7'], 'few stand in the order of the file');
 });

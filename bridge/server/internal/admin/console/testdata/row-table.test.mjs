@@ -12,19 +12,6 @@ globalThis.ResizeObserver = class {
 };
 await import('../assets/row-table.js');
 
-test('a table that follows its end shows the rows that are there', async () => {
-  const table = new Table();
-  const box = { clientHeight: 340, top: 0, get scrollTop() { return this.top; }, set scrollTop(v) { this.top = Math.min(v, 100 * 34 - this.clientHeight); } };
-  Object.defineProperty(table, 'firstElementChild', { value: box });
-  let shown = [];
-  Object.assign(table, { follow: true, rows: Array.from({ length: 100 }, (_, i) => i), show: (row) => { shown.push(row); return ''; } });
-  table.view();
-  await new Promise(setImmediate);
-  shown = [];
-  table.view();
-  assert.deepEqual([shown[0], shown.at(-1)], [80, 99], 'the window begins at row 90');
-});
-
 test('a table shows as many rows as are in sight', () => {
   const table = new Table();
   let shown = 0;

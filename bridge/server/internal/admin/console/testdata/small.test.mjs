@@ -3,7 +3,7 @@ import test from 'node:test';
 import { passes, terms } from '../assets/filter.js';
 import { Draft, Exact, exact, parse, same, stringify } from '../assets/json.js';
 import { apply, empty, mostRows, rates } from '../assets/store.js';
-import { bytes, clock, count, duration, link, notWhole, share, visible } from '../assets/text.js';
+import { bytes, clock, count, duration, link, notWhole, reason, share, visible } from '../assets/text.js';
 import { expand, variables } from '../assets/uri-template.js';
 
 test('JSON keeps its digits', () => {
@@ -28,6 +28,12 @@ test('numbers', () => {
   assert.ok(!same(new Exact('1.0'), '1.0'));
   assert.ok(!same([1], { 0: 1 }));
   assert.ok(new Draft('x') instanceof Exact);
+});
+
+test('an error of a server is a sentence, and what its process wrote', () => {
+  assert.deepEqual(reason('server a: handshake: its process has ended (exit status 3)\nits last lines on stderr:\n  boot error\n    at line 2\nopen x: no such file', 'a'),
+    { said: 'It did not connect: its process has ended (exit status 3)', stderr: 'boot error\n  at line 2', more: 'open x: no such file' });
+  assert.deepEqual(reason('server b: it cannot be reached', 'a'), { said: 'Server b: it cannot be reached', stderr: '', more: '' });
 });
 
 test('counts', () => {
