@@ -321,6 +321,35 @@ func TestConnectOnTerminal(t *testing.T) {
 	}
 }
 
+// A fault of the file is the error of initialize, since clients do not show why a program has ended. When the client
+// leaves, the exit code tells the fault.
+func TestConnectFaultyFile(t *testing.T) {
+	for _, test := range []struct{ name, text, fault string }{
+		{"no YAML", "servers: [\n", "bridge.yaml:2: not valid YAML"},
+		{"an unknown key", "servers: { one: { http: { uri: x } } }", `bridge.yaml:1: server "one": http: unknown key "uri": did you mean "url"?`},
+		{"a variable of its only server", "servers:\n  one: { http: { url: https://example.com, headers: { A: '${NOT_SET_ANYWHERE} top-secret' } } }", `bridge.yaml:2: server "one": http: headers: A: the variable NOT_SET_ANYWHERE is not set: set it in the environment of mcp-bridge`},
+		{"a document", "servers:\n  api: { rest: { openapi: none.yaml } }\n", `bridge.yaml:2: server "api": rest: openapi is "none.yaml": does not exist`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := start(t.Context(), t, "connect", "-c", file(t, "bridge.yaml", test.text))
+			for range 2 {
+				a := k.ask(hello)
+				if gjson.Get(a, "id").String() != "h" || !strings.Contains(gjson.Get(a, "error.message").String(), test.fault) || strings.Contains(a, "top-secret") {
+					t.Errorf("initialize = %s, want an error with %s", a, test.fault)
+				}
+			}
+			modern := k.ask(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			if !strings.Contains(gjson.Get(modern, "error.message").String(), test.fault) {
+				t.Errorf("server/discover = %s, want an error with %s", modern, test.fault)
+			}
+			code, stdout, stderr := k.leave()
+			if code == 0 || stdout != "" || !strings.Contains(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.fault) || strings.Contains(stderr, "top-secret") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
 func TestConnectMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	path := file(t, "bridge.yaml", twoRemotes("https://example.com/mcp", "https://example.com/mcp"))

@@ -112,7 +112,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if name != "" {
 				s.Name = name
 			}
-			c.Servers = []config.Server{s}
+			c.Servers, c.NoAhead = []config.Server{s}, true // first starts the server
 			c.Fit(memory.Most())
 			if c.Listen, err = listen.Over(c.Listen); err != nil {
 				return err
