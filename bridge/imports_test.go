@@ -79,12 +79,12 @@ func place(pkg string) (at int, folder string) {
 // or "".
 func forbidden(pkg, imported string) string {
 	if imported == sdk || strings.HasPrefix(imported, sdk+"/") {
-		for _, d := range []string{"examples", "integration", "adapters/inprocess", "cmd/internal/inspect"} {
+		for _, d := range []string{"examples", "integration", "adapters/inprocess", "cmd/internal/demo", "cmd/internal/inspect"} {
 			if pkg == d || strings.HasPrefix(pkg, d+"/") {
 				return ""
 			}
 		}
-		return "only adapters/inprocess, cmd/internal/inspect, examples and tests import the SDK"
+		return "only adapters/inprocess, cmd/internal/demo, cmd/internal/inspect, examples and tests import the SDK"
 	}
 	to, ours := strings.CutPrefix(imported, module+"/")
 	from, folder := place(pkg)

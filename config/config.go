@@ -150,6 +150,9 @@ type Config struct {
 	// Flags holds the flags of the command line that replaced values of the file, by the keys of the values. Only a
 	// program can set it. Default: none.
 	Flags map[string]string `yaml:"-"`
+	// NoAhead makes the bridge start a child process only for a connection, not when it begins to serve. Only a program
+	// can set it. Default false.
+	NoAhead bool `yaml:"-"`
 
 	name    string                       `yaml:"-"` // name of the file, as the caller gave it
 	off     []string                     `yaml:"-"` // names of servers with enabled: false

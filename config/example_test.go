@@ -1,8 +1,10 @@
 package config_test
 
 import (
+	"errors"
 	"fmt"
 	"log"
+	"os"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -38,4 +40,46 @@ func ExampleDefaultServer() {
 	}
 	fmt.Println(len(c.Servers), "servers")
 	// Output: 3 servers
+}
+
+// A file's text with one server, whose key comes from a variable.
+func ExampleParse() {
+	text := `
+servers:
+  search:
+    http: { url: "https://tools.example.com/mcp", headers: { Authorization: "Bearer ${SEARCH_TOKEN}" } }
+`
+	variables := map[string]string{"SEARCH_TOKEN": "s3cret"}
+	c, err := config.Parse("bridge.yaml", []byte(text), func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	s := c.Servers[0]
+	fmt.Println(c.Listen, s.Name, s.HTTP.URL, s.HTTP.Headers["Authorization"])
+	// Output: 127.0.0.1:8808 search https://tools.example.com/mcp Bearer s3cret
+}
+
+// All faults of a file come at once, each with its line.
+func ExampleParse_faults() {
+	text := `
+listen: 127.0.0.1:8808
+servers:
+  search:
+    http: { url: "https://tools.example.com/mcp" }
+    share: everybody
+    timeout: soon
+`
+	_, err := config.Parse("bridge.yaml", []byte(text), os.LookupEnv)
+	var faults config.Faults
+	if errors.As(err, &faults) {
+		for _, fault := range faults {
+			fmt.Println(fault)
+		}
+	}
+	// Output:
+	// bridge.yaml:6: server "search": share is "everybody": must be session, principal, call or all
+	// bridge.yaml:7: server "search": timeout is "soon": expected a duration such as 90s, 5m or 1h30m
 }

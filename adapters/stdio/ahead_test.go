@@ -80,14 +80,6 @@ func TestStartAheadOnce(t *testing.T) {
 	}
 }
 
-// A program that opens a connection at once has no child started ahead.
-func TestOnDemand(t *testing.T) {
-	a := New("s", Config{Command: "none", OnDemand: true}, conn.Options{})
-	if err := a.StartAhead(t.Context(), done()); err != nil {
-		t.Errorf("StartAhead: %v, want that nothing is started", err)
-	}
-}
-
 // An unused child is stopped; the end of one that exits by itself has the reason.
 func TestStartAheadInVain(t *testing.T) {
 	quiet(t)

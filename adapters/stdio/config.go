@@ -29,9 +29,6 @@ type Config struct {
 	StopStdin time.Duration `yaml:"stop_stdin" effect:"next"`
 	// StopTerm is how long a child may take to end after SIGTERM, before SIGKILL; 3 s if 0.
 	StopTerm time.Duration `yaml:"stop_term" effect:"next"`
-	// OnDemand starts no child before the first connection, for a program that opens one as soon as the
-	// bridge serves. Only a program can set it.
-	OnDemand bool `yaml:"-"`
 }
 
 // Validate returns the faults of the settings. It reads no file and starts no program.

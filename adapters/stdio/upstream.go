@@ -67,14 +67,14 @@ var passed = new(ahead)
 
 // StartAhead implements bridge.StartsAhead. It starts a child without a handshake, which the first
 // connection does, since the handshake names the client to the server. It returns when a connection
-// uses the child, when the child has ended, or when ctx ends. If a connection has come before, or
-// Config.OnDemand is set, it starts nothing. Calls must not overlap.
+// uses the child, when the child has ended, or when ctx ends. If a connection has come before, it
+// starts nothing. Calls must not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	e := &ahead{
 		launched: make(chan struct{}),
 		used:     make(chan struct{}),
 	}
-	if a.c.OnDemand || !a.ahead.CompareAndSwap(nil, e) {
+	if !a.ahead.CompareAndSwap(nil, e) {
 		return nil
 	}
 	e.u, e.err = a.launch(nil)

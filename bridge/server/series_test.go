@@ -62,6 +62,7 @@ func TestAdminSeries(t *testing.T) {
 		}
 		is("one", all.Servers[0].Calls, []uint64{1, 0, 4})
 		is("one's errors", all.Servers[0].Errors, []uint64{0, 0, 1})
+		is("one's tool errors", all.Servers[0].ToolErrors, []uint64{0, 0, 1})
 		is("two", all.Servers[1].Calls, []uint64{1, 0, 1})
 		if all.Total.Limits.Calls == 0 || all.Marks == nil {
 			t.Errorf("%+v", all)

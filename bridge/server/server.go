@@ -291,7 +291,9 @@ func (s *server) Serve(ctx context.Context, l net.Listener) error {
 	if s.operators != nil {
 		go func() { failed <- s.serve(s.operators) }()
 	}
-	s.g.StartAhead()
+	if !s.Config().NoAhead {
+		s.g.StartAhead()
+	}
 	joined, stop := s.awaitJoined(ctx)
 	defer joined.Wait()
 	defer stop()

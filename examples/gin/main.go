@@ -45,6 +45,7 @@ func serve(ctx context.Context, l net.Listener) error {
 	}
 	bridge := server.New(&c, slog.Default())
 
+	gin.SetMode(gin.ReleaseMode) // in its debug mode, gin prints every route
 	engine := gin.New()
 	engine.GET("/about", func(c *gin.Context) { c.String(http.StatusOK, "my own page") })
 	bridge.Mount(engine.Group("/tools"))

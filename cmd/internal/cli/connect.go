@@ -2,18 +2,21 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
+	"github.com/mcp-bridge/bridge/cmd/internal/memory"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cut"
 )
 
 func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -28,38 +31,6 @@ func newConnectOn(l *flags.Log, stdout, stderr io.Writer, isTerminal func(any) b
 	var offer string
 	var target flags.Target
 	var limits flags.Limits
-	// prepare returns the server that the command line asks for. It opens no connection.
-	prepare := func(cmd *cobra.Command, args []string, log *slog.Logger) (s *server.Server, stop func(), err error) {
-		kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
-		if err != nil {
-			return nil, nil, err
-		}
-		c, err := target.Config(kind, args)
-		if err != nil {
-			return nil, nil, err
-		}
-		switch ask := asking(stderr, isTerminal(stderr)); kind {
-		case flags.OfFile:
-			if c.AccessLog.To == "stdout" {
-				return nil, nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", target.File)
-			}
-			c.Access = nil // access rules are for clients over the network
-			askOf(c, ask)
-		case flags.OfURL:
-			log = hinting(log)
-			if err := target.SignIn.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true); err != nil {
-				return nil, nil, err
-			}
-		}
-		for i := range c.Servers {
-			limits.Over(cmd.Flags(), &c.Servers[i])
-		}
-		if cmd.Flags().Changed("offer") {
-			c.Offer = offer
-		}
-		c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
-		return begin(cmd.Context(), c, log)
-	}
 	cmd := &cobra.Command{
 		Use:        "connect [flags] [TARGET | -- COMMAND [ARGS...]]",
 		SuggestFor: []string{"proxy"},
@@ -100,11 +71,51 @@ of that variable, which keeps it out of the list of processes.`,
 			if err != nil {
 				return err
 			}
-			s, stop, err := prepare(cmd, args, log)
-			if err != nil && !isTerminal(cmd.InOrStdin()) {
-				return refuse(cmd.Context(), cmd.InOrStdin(), stdout, stderr, err)
-			} else if err != nil {
-				return err
+			settings := func() (*config.Config, error) {
+				kind, err := target.Kind(cmd.Context(), args, cmd.ArgsLenAtDash() == 0)
+				if err != nil {
+					return nil, err
+				}
+				c, err := target.Config(kind, args)
+				if err != nil {
+					return nil, err
+				}
+				switch ask := asking(stderr, isTerminal(stderr)); kind {
+				case flags.OfFile:
+					if c.AccessLog.To == "stdout" {
+						return nil, exit.Usagef("%s: access_log: to is stdout, which is the client's here: name stderr or a file", target.File)
+					}
+					c.Access = nil // access rules are for clients over the network
+					askOf(c, ask)
+				case flags.OfURL:
+					log = hinting(log)
+					if err := target.SignIn.On(c.Servers[0].HTTP, ask, deviceOn(stderr), true); err != nil {
+						return nil, err
+					}
+				}
+				for i := range c.Servers {
+					limits.Over(cmd.Flags(), &c.Servers[i])
+				}
+				if cmd.Flags().Changed("offer") {
+					c.Offer = offer
+				}
+				c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
+				return c, nil
+			}
+			var s *server.Server
+			var stop func()
+			c, fault := settings()
+			if fault == nil {
+				s, stop, fault = begin(cmd.Context(), c, log)
+			}
+			if fault != nil {
+				if isTerminal(cmd.InOrStdin()) {
+					return fault
+				}
+				fmt.Fprintln(stderr, "mcp-bridge:", fault)
+				if s, stop, err = begin(cmd.Context(), explaining(fault), log); err != nil {
+					return err
+				}
 			}
 			defer stop()
 			defer s.Close(context.Background())
@@ -113,6 +124,9 @@ of that variable, which keeps it out of the list of processes.`,
 			}
 			// The empty name means the aggregate or the only server.
 			err = s.ServeStdio(cmd.Context(), "", cmd.InOrStdin(), stdout)
+			if fault != nil {
+				return printed(fault)
+			}
 			if cmd.Context().Err() != nil {
 				return nil // a signal ended the bridge
 			}
@@ -126,4 +140,35 @@ of that variable, which keeps it out of the list of processes.`,
 	addOfferFlag(f, &offer)
 	limits.Add(f)
 	return cmd
+}
+
+// explaining returns a configuration whose only server answers initialize with the fault. Otherwise, clients would only
+// show that the program has ended.
+func explaining(fault error) *config.Config {
+	c := config.Default()
+	one := config.DefaultServer("mcp-bridge", "")
+	one.Adapter, one.Breaker.Off = faulty{fault}, true
+	c.Servers = []config.Server{one}
+	c.Fit(memory.Most())
+	return &c
+}
+
+// printed returns the error that ends the program with the code of the fault, and prints nothing more.
+func printed(fault error) error {
+	if e, ok := errors.AsType[exit.Error](fault); ok {
+		return exit.With(e.Code, nil)
+	}
+	return exit.With(exit.Failure, nil)
+}
+
+// maxFault bounds the text of a fault for a client, in bytes. stderr has the whole text.
+const maxFault = 2 << 10
+
+// faulty is the adapter of a server that cannot be served.
+type faulty struct{ err error }
+
+var _ bridge.Adapter = faulty{}
+
+func (f faulty) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: cut.Head([]byte(f.err.Error()), maxFault)}
 }

@@ -321,6 +321,68 @@ func TestConnectOnTerminal(t *testing.T) {
 	}
 }
 
+// A fault of the file is the error of initialize, since clients do not show why a program has ended. When the client
+// leaves, the exit code tells the fault.
+func TestConnectFaultyFile(t *testing.T) {
+	for _, test := range []struct{ name, text, fault string }{
+		{"no YAML", "servers: [\n", "bridge.yaml:2: not valid YAML"},
+		{"an unknown key", "servers: { one: { http: { uri: x } } }", `bridge.yaml:1: server "one": http: unknown key "uri": did you mean "url"?`},
+		{"a variable of its only server", "servers:\n  one: { http: { url: https://example.com, headers: { A: '${NOT_SET_ANYWHERE} top-secret' } } }", `bridge.yaml:2: server "one": http: headers: A: the variable NOT_SET_ANYWHERE is not set: set it in the environment of mcp-bridge`},
+		{"a document", "servers:\n  api: { rest: { openapi: none.yaml } }\n", `bridge.yaml:2: server "api": rest: openapi is "none.yaml": does not exist`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := start(t.Context(), t, "connect", "-c", file(t, "bridge.yaml", test.text))
+			for range 2 {
+				a := k.ask(hello)
+				if gjson.Get(a, "id").String() != "h" || !strings.Contains(gjson.Get(a, "error.message").String(), test.fault) || strings.Contains(a, "top-secret") {
+					t.Errorf("initialize = %s, want an error with %s", a, test.fault)
+				}
+			}
+			modern := k.ask(`{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+			if !strings.Contains(gjson.Get(modern, "error.message").String(), test.fault) {
+				t.Errorf("server/discover = %s, want an error with %s", modern, test.fault)
+			}
+			code, stdout, stderr := k.leave()
+			if code == 0 || stdout != "" || !strings.Contains(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.fault) || strings.Contains(stderr, "top-secret") {
+				t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+			}
+		})
+	}
+}
+
+// The client gets the beginning of a long list of faults, and stderr all of it. A signal ends the command though the
+// client is there, with the exit code of the fault.
+func TestConnectManyFaults(t *testing.T) {
+	many := "servers:\n"
+	for i := range 100 {
+		many += fmt.Sprintf("  one-%d: { http: { uri: x } }\n", i)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	k := start(ctx, t, "connect", "-c", file(t, "bridge.yaml", many))
+	message := gjson.Get(k.ask(hello), "error.message").String()
+	if !strings.Contains(message, "bridge.yaml:2: ") || !strings.HasSuffix(message, "bytes in all)") || len(message) > maxFault+100 {
+		t.Errorf("initialize = %q, want its beginning", message)
+	}
+	stop()
+	if code := <-k.ended; code == 0 || !strings.Contains(k.log.String(), "bridge.yaml:101: ") {
+		t.Errorf("exit code %d, stderr %q, want all faults", code, k.log.String())
+	}
+}
+
+// A person at a terminal gets the fault at once.
+func TestConnectFaultOnTerminal(t *testing.T) {
+	in, toIn := io.Pipe() // without an end
+	defer toIn.Close()
+	var out, log bytes.Buffer
+	cmd := newConnectOn(&flags.Log{Level: "info", Format: "json"}, &out, &log, func(f any) bool { return f == any(in) })
+	cmd.SetArgs([]string{"-c", filepath.Join(t.TempDir(), "none.yaml")})
+	cmd.SetIn(in)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "none.yaml") || out.Len()+log.Len() > 0 {
+		t.Errorf("error %v, stdout %q, stderr %q; want the error alone", err, out.String(), log.String())
+	}
+}
+
 func TestConnectMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	path := file(t, "bridge.yaml", twoRemotes("https://example.com/mcp", "https://example.com/mcp"))

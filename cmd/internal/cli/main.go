@@ -122,11 +122,11 @@ connect is the other way round: a stdio server in front of any other server.
 	}
 	addCommands(root, []commandGroup{
 		{"Serve", serving},
-		{"Try", inspect.Commands(inspect.Options{
+		{"Try", append(inspect.Commands(inspect.Options{
 			Log:    &l,
 			Stdout: stdout,
 			Stderr: stderr,
-		})},
+		}), newDemo(stdout, stderr))},
 		{"Configure", []*cobra.Command{newInit(stdout), newImport(stdout, stderr), newCheck(stdout), newSchema(stdout)}},
 		{"Operate", []*cobra.Command{newStatus(stdout), newTop(stdout), newSessions(stdout), newReload(stdout, stderr), newDrain(stdout), newResume(stdout), newWhoami(stdout)}},
 		{"Sign in", []*cobra.Command{newLogin(&l, stdout, stderr), newLogins(stdout, stderr), newLogout(stdout, stderr)}},

@@ -103,7 +103,6 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					return err
 				}
 			default:
-				s.Stdio.OnDemand = true // its first process is that of the first look
 				if cmd.ArgsLenAtDash() < 0 {
 					c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
 				}
@@ -113,7 +112,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 			if name != "" {
 				s.Name = name
 			}
-			c.Servers = []config.Server{s}
+			c.Servers, c.NoAhead = []config.Server{s}, true // first starts the server
 			c.Fit(memory.Most())
 			if c.Listen, err = listen.Over(c.Listen); err != nil {
 				return err

@@ -409,7 +409,7 @@ func (c *client) unlisted(name string, err error) error {
 			return exit.With(exit.Server, errors.New(absence(one)))
 		}
 	}
-	if strings.HasSuffix(err.Error(), "?") { // it suggests a name
+	if strings.Contains(err.Error(), "did you mean ") {
 		return err
 	}
 	for _, one := range c.lacking {
@@ -427,5 +427,15 @@ func find(what string, all []gjson.Result, name string) (gjson.Result, error) {
 	if i := slices.Index(names, name); i >= 0 {
 		return all[i], nil
 	}
-	return gjson.Result{}, exit.Usagef("the server has no %s %q: %s", what, name, similar.Hint(name, names, "it has none"))
+	hint := similar.Hint(name, names, "it has none")
+	var prefixed []string
+	for _, n := range names {
+		if strings.HasSuffix(n, "__"+name) {
+			prefixed = append(prefixed, n)
+		}
+	}
+	if len(prefixed) > 0 {
+		hint = "did you mean " + strings.Join(prefixed[:min(len(prefixed), 3)], " or ") + "? At the address of several servers, names begin with their server's prefix"
+	}
+	return gjson.Result{}, exit.Usagef("the server has no %s %q: %s", what, name, hint)
 }

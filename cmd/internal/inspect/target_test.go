@@ -188,7 +188,8 @@ func TestLacking(t *testing.T) {
 	for tool, want := range map[string]string{
 		"tickets__list": tickets,
 		"notes__list":   notes,
-		"read":          `the server has no tool "read": did you mean files__read?`,
+		"read":          `the server has no tool "read": did you mean files__read? At the address of several servers, names begin with their server's prefix`,
+		"files__rea":    `the server has no tool "files__rea": did you mean files__read?`,
 		"other":         `the server has no tool "other": there is files__read; ` + tickets + "; " + notes,
 	} {
 		if _, _, stderr := r.run("call", tool); stderr != "mcp-bridge: "+want+"\n" {

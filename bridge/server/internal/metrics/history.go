@@ -320,9 +320,10 @@ func (h *History) Series(from time.Time, of func(server string) bool, whole bool
 		one := Columns{Server: name}
 		if calls, _ := p.sum(h.n, s.Points); calls > 0 {
 			n := min(s.Points, h.n-p.began)
-			one.Calls, one.Errors = make([]uint64, n), make([]uint64, n)
+			one.Calls, one.Errors, one.ToolErrors = make([]uint64, n), make([]uint64, n), make([]uint64, n)
 			for i, b := range p.last(h.n, n) {
-				one.Calls[n-1-i], one.Errors[n-1-i] = uint64(b.calls), uint64(b.errors)
+				at := n - 1 - i
+				one.Calls[at], one.Errors[at], one.ToolErrors[at] = uint64(b.calls), uint64(b.errors), uint64(b.toolErrors)
 			}
 		}
 		servers = append(servers, one)
