@@ -214,7 +214,8 @@ export async function pages({ step, o, open, context, page, see, heading, field,
     await page.waitForFunction(() => /** @type {any} */ (document.activeElement)?.closest('tr') === document.querySelector('.long tr.chosen'));
     await page.keyboard.press('Escape');
     await page.setViewportSize({ width: 360, height: 740 });
-    assert.deepEqual(await page.locator('.long th').evaluateAll((all) => all.filter((e) => getComputedStyle(e).display !== 'none').map((e) => e.textContent)), ['Time', 'Tool', 'Duration', 'Outcome']);
+    assert.deepEqual(await page.locator('.long th').evaluateAll((all) => all.filter((e) => getComputedStyle(e).display !== 'none').map((e) => e.textContent)), ['Time', 'Tool', 'Outcome']);
+    assert.match(await rows().first().locator('.tool .of').innerText(), /^odd · ./, 'the second line has the server and the client');
     await page.setViewportSize({ width: 1200, height: 800 });
   });
 

@@ -246,7 +246,7 @@ function why(error, s) {
   const { said, stderr, more } = reason(error, s.name);
   const line = html`${s.last_error_at ?? s.since ? html`<span class="quiet">${time(s.last_error_at ?? s.since)}</span> ` : ''}${said}${stderr ? html` <code>${stderr.split('\n').at(-1)}</code>` : ''}`;
   const all = [said, stderr, more].filter(Boolean).join('\n');
-  return all.length > longLine || all.includes('\n') ? html`<details><summary>${line}</summary>${stderr ? html`<pre tabindex="0">${stderr}</pre>` : html`<p>${said}</p>`}${more ? html`<p>${more}</p>` : ''}</details>` : html`<p>${line}</p>`;
+  return all.length > longLine || all.includes('\n') ? html`<details><summary>${line}</summary>${stderr ? html`<pre tabindex="0">${stderr}</pre>` : ''}${more ? html`<p>${more}</p>` : ''}</details>` : html`<p>${line}</p>`;
 }
 
 /** A cell with a share of calls, in red if it is high. @param {number|undefined} of */
