@@ -1,9 +1,12 @@
 package stdio
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
@@ -17,7 +20,9 @@ func startAhead(t *testing.T, ctx context.Context, a *Adapter) (c *child, over <
 	came := make(chan error, 1)
 	go func() { came <- a.StartAhead(ctx, done()) }()
 	eventually(t, "the child is there", func() bool { return a.ahead.Load() != nil })
-	return a.ahead.Load().u, came
+	e := a.ahead.Load()
+	<-e.launched
+	return e.u, came
 }
 
 // The first connection uses the child that was started ahead, and has a handshake of its
@@ -46,6 +51,32 @@ func TestStartAhead(t *testing.T) {
 	}
 	if err := <-over; err != nil {
 		t.Error(err)
+	}
+}
+
+// Whichever comes first, the first connection and StartAhead start one child together.
+func TestStartAheadOnce(t *testing.T) {
+	quiet(t)
+	for range 10 {
+		var log bytes.Buffer
+		a := adapter(t, "server", conn.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := a.StartAhead(t.Context(), done()); err != nil {
+				t.Error(err)
+			}
+		})
+		up, err := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := up.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if n := strings.Count(log.String(), "child started"); n != 1 {
+			t.Errorf("%d children, want one:\n%s", n, log.String())
+		}
 	}
 }
 

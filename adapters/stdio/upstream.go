@@ -25,7 +25,7 @@ type Adapter struct {
 	eras    *conn.Eras            // the eras that the server speaks
 	said    *errorLog             // logs the standard error of all children
 	silence time.Duration         // the constant of that name, except in tests
-	ahead   atomic.Pointer[ahead] // the unused child of StartAhead, or nil
+	ahead   atomic.Pointer[ahead] // the unused child of StartAhead, or nil; passed after the first connection
 }
 
 var (
@@ -54,30 +54,45 @@ func (a *Adapter) Check() error {
 	return err
 }
 
-// ahead is a child that was started before anybody connects.
+// ahead is a child that is started before anybody connects.
 type ahead struct {
-	u    *child
-	used chan struct{} // closed when a connection uses it
+	launched chan struct{} // closed when u and err are set
+	u        *child
+	err      error         // why the child could not be started
+	used     chan struct{} // closed when a connection uses it
 }
+
+// passed means that a connection has come, so that no child is started ahead any more.
+var passed = new(ahead)
 
 // StartAhead implements bridge.StartsAhead. It starts a child without a handshake, which the first
 // connection does, since the handshake names the client to the server. It returns when a connection
-// uses the child, when the child has ended, or when ctx ends. Calls must not overlap.
+// uses the child, when the child has ended, or when ctx ends. If a connection has come before, it
+// starts nothing. Calls must not overlap.
 func (a *Adapter) StartAhead(ctx, force context.Context) error {
-	c, err := a.launch(nil)
-	if err != nil {
-		return err
+	e := &ahead{
+		launched: make(chan struct{}),
+		used:     make(chan struct{}),
 	}
-	e := &ahead{c, make(chan struct{})}
-	a.ahead.Store(e)
-	select {
-	case <-e.used:
+	if !a.ahead.CompareAndSwap(nil, e) {
 		return nil
-	case <-c.p.Exited():
-	case <-ctx.Done():
+	}
+	e.u, e.err = a.launch(nil)
+	close(e.launched)
+	c, err := e.u, e.err
+	if err == nil {
+		select {
+		case <-e.used:
+			return nil
+		case <-c.p.Exited():
+		case <-ctx.Done():
+		}
 	}
 	if !a.ahead.CompareAndSwap(e, nil) {
-		return nil // a connection has just begun to use the child
+		return nil // a connection has just begun to use the child, and reports what comes of it
+	}
+	if err != nil {
+		return err
 	}
 	c.attach(bridge.Nobody{})
 	if ctx.Err() == nil {
@@ -87,14 +102,23 @@ func (a *Adapter) StartAhead(ctx, force context.Context) error {
 	return c.withStderr(err)
 }
 
-// start returns a child for a connection. If the client has no variables of its own, and the child
-// of StartAhead still runs, start returns that child, and otherwise a new one.
+// start returns a child for a connection. The first client without variables of its own gets the child
+// of StartAhead, even if that has just ended: then the next child would end as well. All others get a
+// new one.
 func (a *Adapter) start(from *bridge.Caller, rest bridge.Client) (c *child, err error) {
 	own := variables(from.Header)
-	if e := a.ahead.Load(); e != nil && len(own) == 0 && !e.u.p.hasExited() && a.ahead.CompareAndSwap(e, nil) {
-		c = e.u
+	var e *ahead
+	if len(own) == 0 {
+		e = a.ahead.Swap(passed)
+	}
+	if e != nil && e != passed {
+		<-e.launched
 		close(e.used)
-	} else if c, err = a.launch(own); err != nil {
+		c, err = e.u, e.err
+	} else {
+		c, err = a.launch(own)
+	}
+	if err != nil {
 		return nil, err
 	}
 	c.attach(rest)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,5 +103,32 @@ func TestStartAhead(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A client that comes while its server is being started ahead is not refused, although the only slot is taken.
+func TestStartAheadMeanwhile(t *testing.T) {
+	for range 300 {
+		s := &starter{used: make(chan struct{}), fault: make(chan error)}
+		o := options(&s.server)
+		o.Adapter, o.Ahead = s, true
+		total := lane.NewTotal(3, limits.NewShares(3, 0))
+		o.Budget = lane.NewBudget("s", 1, limits.NewShares(1, 0), total, nil)
+		var wg sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		wg.Go(func() { o.StartAhead(ctx, ctx) })
+		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: s})
+		if err := call(t, l, "x", "{}"); err != nil {
+			t.Error(err)
+			stop() // nothing uses the process any more
+		}
+		wg.Wait()
+		if n, all := o.Budget.Open(), total.Open(); n != 1 || all != 1 {
+			t.Errorf("%d connections are open, %d in all; want one", n, all)
+		}
+		if err := l.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+		stop()
 	}
 }

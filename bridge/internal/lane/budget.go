@@ -108,8 +108,8 @@ func (b *Budget) Closing() (closed func()) { return b.closings.begin() }
 // over. reserveAhead reports false if the server has no free slot, or if more than half of the slots of the Total
 // would be taken.
 func (b *Budget) reserveAhead() bool {
+	b.aheadHeld.Store(true) // first, so that admit can cede the slot as soon as the slot counts
 	server, all := b.open.Add(1), b.total.open.Add(1)
-	b.aheadHeld.Store(true)
 	if server > b.Most() || 2*all > b.total.most {
 		b.cede()
 		return false
@@ -117,12 +117,14 @@ func (b *Budget) reserveAhead() bool {
 	return true
 }
 
-// cede releases the slot of a process that was started ahead, if it has one.
-func (b *Budget) cede() {
-	if b.aheadHeld.CompareAndSwap(true, false) {
-		b.total.open.Add(-1)
-		b.open.Add(-1)
+// cede releases the slot of a process that was started ahead. It reports false if there is none.
+func (b *Budget) cede() bool {
+	if !b.aheadHeld.CompareAndSwap(true, false) {
+		return false
 	}
+	b.total.open.Add(-1)
+	b.open.Add(-1)
+	return true
 }
 
 // admit takes a slot for one more connection of the principal. If a connection is closing or too many are opening,
@@ -140,6 +142,9 @@ func (b *Budget) admit(ctx context.Context, principal string, bounded bool) (don
 			}
 			b.open.Add(-1)
 			b.shares.Return(principal, 1)
+			if b.cede() { // the slot was taken just now
+				continue
+			}
 		}
 		if next == nil && b.spare != nil && b.spare.Yield(principal, own) {
 			continue

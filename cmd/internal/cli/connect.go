@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/memory"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cut"
 )
 
 func newConnect(l *flags.Log, stdout, stderr io.Writer) *cobra.Command {
@@ -160,11 +161,14 @@ func printed(fault error) error {
 	return exit.With(exit.Failure, nil)
 }
 
+// maxFault bounds the text of a fault for a client, in bytes. stderr has the whole text.
+const maxFault = 2 << 10
+
 // faulty is the adapter of a server that cannot be served.
 type faulty struct{ err error }
 
 var _ bridge.Adapter = faulty{}
 
 func (f faulty) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
-	return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: f.err.Error()}
+	return nil, &bridge.Error{Kind: bridge.ErrUnavailable, Public: cut.Head([]byte(f.err.Error()), maxFault)}
 }

@@ -350,6 +350,39 @@ func TestConnectFaultyFile(t *testing.T) {
 	}
 }
 
+// The client gets the beginning of a long list of faults, and stderr all of it. A signal ends the command though the
+// client is there, with the exit code of the fault.
+func TestConnectManyFaults(t *testing.T) {
+	many := "servers:\n"
+	for i := range 100 {
+		many += fmt.Sprintf("  one-%d: { http: { uri: x } }\n", i)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	k := start(ctx, t, "connect", "-c", file(t, "bridge.yaml", many))
+	message := gjson.Get(k.ask(hello), "error.message").String()
+	if !strings.Contains(message, "bridge.yaml:2: ") || !strings.HasSuffix(message, "bytes in all)") || len(message) > maxFault+100 {
+		t.Errorf("initialize = %q, want its beginning", message)
+	}
+	stop()
+	if code := <-k.ended; code == 0 || !strings.Contains(k.log.String(), "bridge.yaml:101: ") {
+		t.Errorf("exit code %d, stderr %q, want all faults", code, k.log.String())
+	}
+}
+
+// A person at a terminal gets the fault at once.
+func TestConnectFaultOnTerminal(t *testing.T) {
+	in, toIn := io.Pipe() // without an end
+	defer toIn.Close()
+	var out, log bytes.Buffer
+	cmd := newConnectOn(&flags.Log{Level: "info", Format: "json"}, &out, &log, func(f any) bool { return f == any(in) })
+	cmd.SetArgs([]string{"-c", filepath.Join(t.TempDir(), "none.yaml")})
+	cmd.SetIn(in)
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "none.yaml") || out.Len()+log.Len() > 0 {
+		t.Errorf("error %v, stdout %q, stderr %q; want the error alone", err, out.String(), log.String())
+	}
+}
+
 func TestConnectMistakes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	path := file(t, "bridge.yaml", twoRemotes("https://example.com/mcp", "https://example.com/mcp"))
