@@ -86,6 +86,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		f, _ := strict.FieldOf(reflect.TypeFor[Server](), kind)
 		settings := reflect.ValueOf(&s).Elem().FieldByIndex(f.Index)
 		settings.Set(reflect.New(f.Type.Elem()))
+		keepOwn(keys)
 		d.Struct(inner, keys, settings.Interface())
 		sec.Adopt(kind, inner)
 		d.finish(sec, &s)
@@ -95,6 +96,29 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 	if len(c.Servers) == 0 && len(d.Faults) == faults {
 		d.Fault(found.Line, "%s has no server that can be served", found.Key)
 		d.Faults = append(d.Faults, d.Warnings[before:]...) // the warnings give the reasons
+	}
+}
+
+// keepOwn keeps references in the arguments of a program to variables that the server's own env sets. Clients pass
+// arguments as they are, and programs such as mcp-remote replace the references.
+func keepOwn(keys []strict.Entry) {
+	values := func(key string) []*yaml.Node {
+		i := slices.IndexFunc(keys, func(e strict.Entry) bool { return e.Key == key })
+		if i < 0 || !isCollection(keys[i].Value) {
+			return nil
+		}
+		return strict.Resolve(keys[i].Value).Content
+	}
+	var own []string
+	for i, name := range values("env") {
+		if i%2 == 0 {
+			kept := "$${" + name.Value + "}"
+			own = append(own, kept, kept, kept[1:], kept)
+		}
+	}
+	keep := strings.NewReplacer(own...)
+	for _, argument := range values("args") {
+		argument.Value = keep.Replace(argument.Value)
 	}
 }
 

@@ -7,6 +7,18 @@ import (
 	"testing"
 )
 
+// Programs replace references to variables of their own env in their arguments, so these stay.
+func TestOwnReferences(t *testing.T) {
+	c, err := Parse("claude.json", []byte(`{"mcpServers": {"rem": {"command": "npx", "args": ["mcp-remote", "https://tools.example.com/mcp", "--header", "Authorization:${AUTH}", "$${AUTH}", "${HERE}"], "env": {"AUTH": "Bearer ${HERE}"}}}}`),
+		func(name string) (string, bool) { return "set", name == "HERE" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(c.Servers[0].Stdio.Args[3:], " "); got != "Authorization:${AUTH} ${AUTH} set" || c.Servers[0].Stdio.Env["AUTH"] != "Bearer set" {
+		t.Errorf("the arguments are %q, and env is %v", got, c.Servers[0].Stdio.Env)
+	}
+}
+
 // A variable that is not set costs its own server only, if nothing else needs it and another server is left.
 func TestUnusable(t *testing.T) {
 	for _, test := range []struct {

@@ -233,7 +233,7 @@ func tokenRule(name string, env func(string) (string, bool)) ([]config.Access, e
 	}
 	key, ok := env(name)
 	if !ok {
-		return nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", name)
+		return nil, flags.Unset(name)
 	}
 	if err := auth.Check(key); err != nil {
 		return nil, exit.Usagef("--token-env %s: the key in the variable %w", name, err)

@@ -36,7 +36,7 @@ var elsewhere = func() map[string]string {
 		{"cors alloworigins corsalloworigins", "use --allow-origin ORIGIN"},
 		{"exposeheader corsaddallowedheader", "it is not needed: web pages may send and read what MCP needs"},
 		{"apikey k", "put the key in a variable and name it: with --token-env NAME of run, or under access: in the file"},
-		{"token", "put the key in a variable and name it: with --token-env NAME of run, or under access: in the file; to send one to a server use --header or, but for run, --token-env"},
+		{"token", "put the key in a variable, and name the variable with --token-env NAME"},
 		{"strictauth", "it is not needed: with a key, everything but /healthz and the status of /readyz wants it"},
 		{"oauth2bearer", "use --header 'Authorization: Bearer ${TOKEN}'"},
 		{"headers", "use --header 'NAME: VALUE', once for each"},

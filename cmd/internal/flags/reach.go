@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -63,6 +65,9 @@ func (r *Reach) Values() (headers map[string]string, secrets []string, err error
 		if _, twice := headers[name]; twice {
 			return nil, nil, exit.Usagef("--header %s is given twice", name)
 		}
+		if bare := bareReference.FindStringSubmatch(value); bare != nil && os.Getenv(bare[1]) != "" && !strings.Contains(value, "${") {
+			return nil, nil, exit.Usagef("--header %s: $%s would be sent as it is: write ${%[2]s}", name, bare[1])
+		}
 		value, _, err := text.Expand(strings.TrimSpace(value))
 		if err != nil {
 			return nil, nil, exit.Usagef("--header %s: %w", name, err)
@@ -75,7 +80,7 @@ func (r *Reach) Values() (headers map[string]string, secrets []string, err error
 	if r.tokenEnv != "" {
 		key := os.Getenv(r.tokenEnv)
 		if key == "" {
-			return nil, nil, exit.Usagef("--token-env %s: the variable is not set: set it to the key", r.tokenEnv)
+			return nil, nil, Unset(r.tokenEnv)
 		}
 		if _, twice := headers["Authorization"]; twice {
 			return nil, nil, exit.Usagef("--token-env and --header both set Authorization: leave one out")
@@ -84,4 +89,16 @@ func (r *Reach) Values() (headers map[string]string, secrets []string, err error
 		text.Secrets[key] = r.tokenEnv
 	}
 	return headers, slices.Sorted(maps.Keys(text.Secrets)), nil
+}
+
+// bareReference matches a reference to a variable as shells write it.
+var bareReference = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
+
+// Unset returns the error about the variable that --token-env names. If the name may be a key, the error does not show
+// the name.
+func Unset(name string) error {
+	if sanitize.LooksSecret("", name) {
+		return exit.Usagef("--token-env takes the name of a variable, and not the key: put the key in a variable, and name the variable")
+	}
+	return exit.Usagef("--token-env %s: the variable is not set: set it to the key", name)
 }

@@ -62,6 +62,9 @@ type forURL struct {
 // ofBridge matches the error of a bridge that could not open the server behind it.
 var ofBridge = regexp.MustCompile(`^(?:Streamable HTTP: )?it refused to initialize(?: \(HTTP \d+\))?: (?s:(server [a-z0-9-]+: .*))$`)
 
+// endpoints matches the answer of a bridge to a path where it has no MCP endpoint.
+var endpoints = regexp.MustCompile(`MCP endpoints: ([^;]+);`)
+
 // doubtful matches errors of servers that perhaps do not speak MCP.
 var doubtful = regexp.MustCompile(`^it failed \(HTTP \d+\)$|^the connection to it broke`)
 
@@ -75,6 +78,8 @@ func (f forURL) Error() string {
 	switch inner := ofBridge.FindStringSubmatch(why); {
 	case inner != nil:
 		return inner[1]
+	case endpoints.MatchString(why):
+		why = "nothing is at this address; MCP is at " + endpoints.FindStringSubmatch(why)[1]
 	case strings.HasSuffix(why, "connect: connection refused"):
 		why = "nothing listens there: is the server running?"
 	case doubtful.MatchString(why):
