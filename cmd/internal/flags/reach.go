@@ -97,7 +97,8 @@ var bareReference = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 // Unset returns the error about the variable that --token-env names. If the name may be a key, the error does not show
 // the name.
 func Unset(name string) error {
-	if sanitize.LooksSecret("", name) {
+	key := len(name) >= 16 && strings.ContainsAny(name, "0123456789") && !strings.Contains(name, "_") // such as hexadecimal digits
+	if key || !strict.IsVariable(name) || sanitize.LooksSecret("", name) {
 		return exit.Usagef("--token-env takes the name of a variable, and not the key: put the key in a variable, and name the variable")
 	}
 	return exit.Usagef("--token-env %s: the variable is not set: set it to the key", name)
