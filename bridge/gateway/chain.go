@@ -7,7 +7,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
-	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lift"
 )
 
@@ -34,7 +33,7 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	up = s.results.Wrap(up)   // by the server's names; what is cut is not cut again
 	up = s.filter.Wrap(up)    // above it: the names that clients see,
 	up = s.filter.Granted(up) // which grants use
-	up = metatools.Check(up)  // sees the list that the caller gets
+	up = s.check.Wrap(up)     // sees the list that the caller gets
 	up = s.drained.Wrap(up)   // its refusals are reported; requests of the bridge pass below it
 	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(up)), nil
 }
@@ -42,7 +41,7 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 // stateless returns the chain of all stateless clients. The pool picks a connection for
 // each call, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
-	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(metatools.Check(s.filter.Granted(s.filter.Wrap(s.results.Wrap(s.rates.Wrap(s.pool))))))))
+	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(s.check.Wrap(s.filter.Granted(s.filter.Wrap(s.results.Wrap(s.rates.Wrap(s.pool))))))))
 }
 
 // connection returns the session's own connection, or its view of a shared one.

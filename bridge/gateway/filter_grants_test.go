@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/filter"
-	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
@@ -193,7 +192,7 @@ func TestGrantsNone(t *testing.T) {
 		}
 		s := g.table.Load().at("one")
 		up := s.statelessCalls
-		for _, on := range []bridge.Upstream{metatools.Check(nil), s.filter.Wrap(nil), s.results.Wrap(nil)} { // they can be switched on while the bridge runs
+		for _, on := range []bridge.Upstream{s.check.Wrap(nil), s.filter.Wrap(nil), s.results.Wrap(nil)} { // they can be switched on while the bridge runs
 			if reflect.TypeOf(up) != reflect.TypeOf(on) {
 				t.Fatalf("nothing is switched on, and calls pass a %T: a wrapper that is off returns what it was given", up)
 			}

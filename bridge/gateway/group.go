@@ -39,16 +39,20 @@ type group struct {
 
 func (g *gateway) newGroup(name string) *group {
 	p := &group{
-		name: name,
-		aggregate: aggregate.New(aggregate.Options{
-			Info:    g.info,
-			Params:  g.ownParams,
-			Force:   g.force,
-			Tracing: g.tracing,
-			Start:   func() time.Duration { return time.Duration(g.listWait.Load()) },
-		}),
+		name:   name,
 		filter: filter.New(name, filter.Options{}, g.grants),
 	}
+	p.aggregate = aggregate.New(aggregate.Options{
+		Info:    g.info,
+		Params:  g.ownParams,
+		Force:   g.force,
+		Tracing: g.tracing,
+		Start:   func() time.Duration { return time.Duration(g.listWait.Load()) },
+		Shows: func(k list.Kind, external string) bool {
+			o := p.now.Load()
+			return k != list.Tools || (&filter.Rules{Allow: o.Allow, Deny: o.Deny}).Passes(external)
+		},
+	})
 	if p.stateless = p.aggregate.Stateless(); name != "" {
 		p.stateless = p.filter.Wrap(p.stateless)
 	}

@@ -322,3 +322,20 @@ func TestGroupRightEnds(t *testing.T) {
 		}
 	})
 }
+
+// The error about an unknown name suggests no tool that the group hides.
+func TestGroupUnknown(t *testing.T) {
+	all(t, stores(), func(t *testing.T, g *gateway) {
+		o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: []Group{{Name: "dev", Servers: []string{"one"}, Deny: []string{"one__drop"}}}}
+		if err := g.Apply(Change{Names: []string{"one", "two", "own"}, Settings: &o}); err != nil {
+			t.Fatal(err)
+		}
+		s := sessionAt(t, g, "dev", "", "")
+		do(t, s, "1", "tools/list", `{}`)
+		for name, want := range map[string]bool{"look": true, "drop": false} {
+			if got := do(t, s, "2", "tools/call", `{"name":"`+name+`","arguments":{}}`); strings.Contains(got, "one__"+name) != want {
+				t.Errorf("%s: %s", name, got)
+			}
+		}
+	})
+}

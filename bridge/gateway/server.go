@@ -22,6 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
+	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/internal/tools"
@@ -47,6 +48,7 @@ type server struct {
 	health         *health.Server
 	trying         atomic.Bool // a test that Gateway.Try started is in flight
 	filter         *filter.Filter
+	check          *metatools.Check
 	offered        atomic.Pointer[Tools] // ServerOptions.Tools
 	statelessCalls bridge.Upstream       // chain of wrappers for calls of stateless clients
 	pool           *stateless.Pool       // connections of stateless clients
@@ -73,6 +75,7 @@ type server struct {
 func newServer(g *gateway, o ServerOptions) *server {
 	s := &server{
 		g:         g,
+		check:     metatools.NewCheck(),
 		o:         o,
 		log:       g.log.With("server", o.Name),
 		share:     cmp.Or(o.Share, ShareSession),

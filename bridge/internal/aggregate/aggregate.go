@@ -64,6 +64,8 @@ type Options struct {
 	Tracing *tracing.Tracing // may be nil
 	// Start returns how long a list waits for servers that are still starting.
 	Start func() time.Duration
+	// Shows reports whether a client of the address may see an item, by the name that clients see.
+	Shows func(k list.Kind, external string) bool
 }
 
 // Aggregate offers several servers as one.
@@ -122,6 +124,7 @@ func (a *Aggregate) Set(servers []*Server) (leave func(ctx context.Context, gone
 	for _, s := range open {
 		left = append(left, s.update(v)...)
 	}
+	a.merges.forget()
 	return func(ctx context.Context, gone *Server) {
 		var wg sync.WaitGroup
 		for _, m := range left {

@@ -77,13 +77,13 @@ type part struct {
 	known   []byte           // the stored page of a slow server; nil if there is none that may be used
 	late    *late            // the entry under which later requests await page
 	earlier *late            // the entry of an earlier request that awaits the same page
-	opened  atomic.Int64     // when the connection was open, in Unix nanoseconds; 0 until then
+	opened  atomic.Int64     // when the connection was open, in nanoseconds since listCall.began, plus 1; 0 until then
 }
 
-// took returns the time since the connection was open; 0 if it is not open.
-func (p *part) took() time.Duration {
-	if opened := p.opened.Load(); opened != 0 {
-		return time.Since(time.Unix(0, opened))
+// took returns the time since the connection to a server was open; 0 if the connection is not open.
+func (l *listCall) took(m *member) time.Duration {
+	if opened := l.parts[m].opened.Load(); opened != 0 {
+		return time.Since(l.began) - time.Duration(opened-1)
 	}
 	return 0
 }
@@ -177,7 +177,7 @@ func (l *listCall) patience(m *member) time.Duration {
 	case l.from == nil && (p.known != nil || m.catalog.slow.mute(l.k)):
 		return slowPatience
 	case opened != 0:
-		return min(start, time.Unix(0, opened).Sub(l.began)+listPatience)
+		return min(start, time.Duration(opened-1)+listPatience)
 	}
 	return start
 }
@@ -232,7 +232,7 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 	r := l.inner
 	r.Message = jsonrpc.NewRequest(l.k.Method(), params)
 	r.Opened = func() {
-		p.opened.Store(time.Now().UnixNano())
+		p.opened.Store(int64(time.Since(l.began)) + 1)
 		select {
 		case l.opened <- struct{}{}:
 		default: // the wait reads the times of all servers
@@ -241,7 +241,7 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 	var err error
 	p.page, err = m.call(ctx, &r)
 	if err == nil && l.from == nil {
-		m.catalog.slow.took(l.k, p.took())
+		m.catalog.slow.took(l.k, l.took(m))
 	}
 	return err
 }
@@ -250,7 +250,7 @@ func (l *listCall) ask(ctx context.Context, m *member) error {
 func (l *listCall) overdue(m *member) {
 	if p := l.parts[m]; l.from == nil && p.earlier == nil { // otherwise an earlier request awaits this page, or the client requests the page of its cursor again
 		p.late = m.awaitPage(l.k)
-		m.catalog.slow.overdue(l.k, p.took())
+		m.catalog.slow.overdue(l.k, l.took(m))
 	}
 }
 
@@ -392,7 +392,7 @@ func (l *listCall) merge(late map[*member]bool) *jsonrpc.Message {
 				m.catalog.slow.keep(l.k, l.g.caller.Revision, result)
 			}
 		}
-		if why := m.leftOut(); result == nil && why != nil && !l.lacks(m) { // it has just failed
+		if why := m.leftOut(); result == nil && why != nil && m.offers(l.k) && !l.lacks(m) { // it has just failed
 			l.lacking = append(l.lacking, m.lacking(why))
 		}
 		if result == nil {

@@ -80,6 +80,14 @@ func (m *merges) keep(k mergeKey, one merge) {
 	}
 }
 
+// forget removes all merged lists, which would keep removed servers in memory.
+func (m *merges) forget() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.all.Purge()
+	m.bytes = 0
+}
+
 // pages returns the sources of a merged list, for which the names of its items depend on nothing else. Otherwise pages
 // returns nil: for a list that lacks a page, or has one that is not from a cache.
 func (l *listCall) pages(late map[*member]bool) []source {
@@ -123,7 +131,7 @@ func (l *listCall) mergedOnce(late map[*member]bool) *jsonrpc.Message {
 		return jsonrpc.NewResult(nil, result)
 	}
 	a := l.merge(late)
-	if a.Error == nil {
+	if a.Error == nil && len(l.lacking) == 0 {
 		l.g.a.merges.keep(key, merge{pages, a.Result})
 	}
 	return a

@@ -66,7 +66,7 @@ const maxNear = 3
 func (s *session) unknown(k list.Kind, name, principal string) *jsonrpc.Message {
 	var near, absent []string
 	for _, m := range s.members() {
-		if external := m.external(k)(name); m.catalog.has(k, external) && m.s.Shows(k, name, principal) && len(near) < maxNear {
+		if external := m.external(k)(name); m.catalog.has(k, external) && m.s.Shows(k, name, principal) && s.a.o.Shows(k, external) && len(near) < maxNear {
 			near = append(near, external)
 		}
 		if m.leftOut() != nil {

@@ -137,6 +137,7 @@ func play(t *testing.T, session bool, actors ...*actor) *stage {
 	s.all = aggregate.New(aggregate.Options{
 		Info: []byte(`{"name":"bridge"}`), Params: []byte(bridgetest.InitializeParams), Force: context.Background(),
 		Start: func() time.Duration { return 20 * time.Second },
+		Shows: func(list.Kind, string) bool { return true },
 	})
 	s.serve(actors...)
 	if s.up = s.all.Session(s.from, s.client); !session {

@@ -3,6 +3,7 @@ package metatools
 import (
 	"context"
 	"slices"
+	"strings"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/tidwall/gjson"
@@ -13,20 +14,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Check wraps up, the chain of one server with the names and the definitions that the server's clients see. A call
-// through ReadTool passes only if the caller's list says that the tool only reads: without that list, or without the
-// tool in it, the call is refused. A call through ReadTool or CallTool never reaches a tool that is not for models.
-func Check(up bridge.Upstream) bridge.Upstream {
+// Check refuses calls of one server's tools that their definitions do not allow. A call through ReadTool passes only if
+// the caller's list says that the tool only reads: without that list, or without the tool in it, the call is refused. A
+// call through ReadTool or CallTool never reaches a tool that is not for models. A Check is safe for concurrent use.
+type Check struct {
+	pages *lru.Cache[list.Page, map[string]manner] // by tool; for lists of one page that come from a cache
+}
+
+// NewCheck returns the Check of a server.
+func NewCheck() *Check {
 	pages, err := lru.New[list.Page, map[string]manner](maxIndexes)
 	if err != nil {
 		panic(err) // the size is above zero
 	}
-	return &checked{up, pages}
+	return &Check{pages}
 }
+
+// Wrap wraps up, a chain of the server with the names and the definitions that clients see.
+func (c *Check) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, c.pages} }
 
 type checked struct {
 	bridge.Upstream
-	pages *lru.Cache[list.Page, map[string]manner] // by tool; for lists of one page that come from a cache
+	pages *lru.Cache[list.Page, map[string]manner]
 }
 
 // manner holds what a tool's definition says about calls through ReadTool and CallTool.
@@ -95,7 +104,7 @@ func (c *checked) manner(ctx context.Context, r *bridge.Request) (tool manner, l
 		}, func(page []byte, _, _ bool) {
 			list.Tools.Each(page, func(item []byte, name string) {
 				d := gjson.ParseBytes(item)
-				tools[name] = manner{reads(d), visible(d)}
+				tools[strings.Clone(name)] = manner{reads(d), visible(d)} // name is a part of the whole list
 			})
 		})
 		if page != (list.Page{}) && !more {

@@ -5,7 +5,7 @@
 // [Unwrap] turns a call of CallTool or ReadTool into a call of the tool that the call names. The gateway does so
 // where it accepts the call: access rules, filters, limits and reports see the tool itself. [Menu] wraps all the rest
 // of the chain; it finds tools in the list that the caller gets from below, so it finds nothing that the caller may
-// not use. [Check] wraps the chain of one server, and refuses calls through CallTool or ReadTool that the definition
+// not use. [Check.Wrap] wraps the chain of one server, and refuses calls through CallTool or ReadTool that the definition
 // of their tool does not allow.
 package metatools
 

@@ -323,7 +323,7 @@ func TestCheck(t *testing.T) {
 		{"", "hub__button", ""},       // the client's own call
 	} {
 		s := newShop()
-		got := ask(t, metatools.Check(s), era.LatestLegacy, tc.through, "tools/call", `{"name":"`+tc.tool+`","arguments":{}}`)
+		got := ask(t, metatools.NewCheck().Wrap(s), era.LatestLegacy, tc.through, "tools/call", `{"name":"`+tc.tool+`","arguments":{}}`)
 		if (s.called != "") != (tc.want == "") || !strings.Contains(got.Raw, tc.want) {
 			t.Errorf("%s of %s: called %q, %s, want %s", tc.through, tc.tool, s.called, got.Raw, tc.want)
 		}
@@ -335,12 +335,12 @@ func TestCheckWithoutList(t *testing.T) {
 	for fails, want := range map[string]bool{`{"code":-32603,"message":"not now"}`: false, `{"code":-32601,"message":"no such method"}`: true} {
 		s := newShop()
 		s.fails = fails
-		got := ask(t, metatools.Check(s), era.LatestLegacy, "call_tool", "tools/call", `{"name":"hub__button","arguments":{}}`)
+		got := ask(t, metatools.NewCheck().Wrap(s), era.LatestLegacy, "call_tool", "tools/call", `{"name":"hub__button","arguments":{}}`)
 		if (s.called != "") != want || !want && !strings.Contains(got.Raw, "not now") {
 			t.Errorf("%s: called %q, %s", fails, s.called, got.Raw)
 		}
 		s.called = ""
-		if ask(t, metatools.Check(s), era.LatestLegacy, "read_tool", "tools/call", `{"name":"hub__look","arguments":{}}`); s.called != "" {
+		if ask(t, metatools.NewCheck().Wrap(s), era.LatestLegacy, "read_tool", "tools/call", `{"name":"hub__look","arguments":{}}`); s.called != "" {
 			t.Errorf("%s: read_tool calls %s", fails, s.called)
 		}
 	}
