@@ -127,17 +127,15 @@ func (d *decoder) of(sec *strict.Section) (all Faults) {
 // spare turns faults into warnings, and makes their servers unusable, if the only faults are variables and files that some of
 // the servers need.
 func (d *decoder) spare(c *Config) {
-	why, faults := map[int]string{}, 0
+	why, ofServers := map[int]string{}, map[Fault]bool{}
 	for i, sec := range d.sections {
 		for _, f := range d.of(sec) {
-			if !f.Unset {
-				return
-			}
 			why[i] = cmp.Or(why[i], strings.TrimPrefix(f.Message, sec.Where))
-			faults++
+			ofServers[f] = true
 		}
 	}
-	if faults < len(d.Faults) || len(why) == len(c.Servers) {
+	costsMore := func(f Fault) bool { return !f.Unset || !ofServers[f] }
+	if slices.ContainsFunc(d.Faults, costsMore) || len(why) == len(c.Servers) {
 		return
 	}
 	for i, text := range why {

@@ -62,6 +62,13 @@ servers:
   two: { http: "${LACKING}" }
 access: [{ name: a, token: "${KEY}" }]
 `, "", "KEY is not set"},
+		{"another setting, and names of servers that are the same in messages", `
+servers:
+  one: { stdio: { command: echo } }
+  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1: { http: "${LACKING}" }
+  aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa2: { http: "${LACKING}" }
+acces: []
+`, "", "acces"},
 		{"another fault", `
 servers:
   one: { stdio: { command: echo }, odd: 1 }

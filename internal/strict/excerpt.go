@@ -36,6 +36,10 @@ func opened(line []rune, before string) []rune {
 	if strings.Count(before, `"`)%2 == 1 || strings.Count(before, "'")%2 == 1 || slices.ContainsFunc(keysAbove(string(line), before), namesSecret) {
 		return out
 	}
+	words := strings.FieldsFunc(before, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`,{}[]"'`, r) })
+	if len(words) > 0 && namesSecret(words[len(words)-1]) { // such as a flag on the line before
+		return out
+	}
 	for begin := 0; begin < len(line); {
 		end := begin
 		for end < len(line) && !unicode.IsSpace(line[end]) && !strings.ContainsRune(`,{}[]"'`, line[end]) {
@@ -59,7 +63,7 @@ var manyTexts = []string{"env", "environment", "header", "headers", "openapi_hea
 // namesSecret reports whether what follows a key, a flag or a variable may be a secret.
 func namesSecret(name string) bool {
 	name = strings.ToLower(strings.Trim(name, `-"' `))
-	return slices.Contains(manyTexts, name) || sanitize.MayNameSecret(name) || strings.Contains(name, "pass") || strings.Contains(name, "pw")
+	return name == "p" || slices.Contains(manyTexts, name) || sanitize.MayNameSecret(name) || strings.Contains(name, "pass") || strings.Contains(name, "pw")
 }
 
 // keysAbove returns the keys that a line is below, by its indentation and by the brackets that are open before it.

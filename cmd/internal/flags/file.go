@@ -54,7 +54,7 @@ func (n noFile) Error() string {
 		return "there is no " + DefaultFile + " here: name a file with -c, write one with 'mcp-bridge init', or use 'mcp-bridge run -- COMMAND', which needs none"
 	}
 	if strings.Contains(string(n), "://") {
-		return fmt.Sprintf("%q is a URL, and no configuration file: mcp-bridge run URL serves a remote server", string(n))
+		return fmt.Sprintf("%q is a URL, and no configuration file: mcp-bridge run URL serves a remote server", Bare(string(n)))
 	}
 	return fmt.Sprintf("there is no file %q: correct its path, or write one with 'mcp-bridge init'", string(n))
 }

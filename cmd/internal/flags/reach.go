@@ -98,7 +98,7 @@ var bareReference = regexp.MustCompile(`\$([A-Za-z_][A-Za-z0-9_]*)`)
 // the name.
 func Unset(name string) error {
 	key := len(name) >= 16 && strings.ContainsAny(name, "0123456789") && !strings.Contains(name, "_") // such as hexadecimal digits
-	if key || !strict.IsVariable(name) || sanitize.LooksSecret("", name) {
+	if key || !strict.IsVariable(name) || sanitize.MayBeSecret(name) || sanitize.LooksSecret("", name) {
 		return exit.Usagef("--token-env takes the name of a variable, and not the key: put the key in a variable, and name the variable")
 	}
 	return exit.Usagef("--token-env %s: the variable is not set: set it to the key", name)

@@ -14,7 +14,7 @@ type bridged struct {
 	program, url string
 	kind         string // "http", "sse", or "" if the address decides
 	headers      object
-	deny         []string // patterns of tools that clients do not see
+	secrets      map[string]string // values of secret variables that are in headers, by the variable
 	notes        []string
 }
 
@@ -61,7 +61,6 @@ var bridges = map[string]map[string]option{
 	"mcp-remote": {
 		"--header":                       {1, oneHeader},
 		"--transport":                    {1, over},
-		"--ignore-tool":                  {1, func(b *bridged, values []string) { b.deny = append(b.deny, values[0]) }},
 		"--allow-http":                   {},
 		"--debug":                        {},
 		"--silent":                       {},
@@ -113,7 +112,7 @@ func bridgeOf(words []string, env object) (_ *bridged, stays string) {
 	if len(words) == 0 {
 		return nil, ""
 	}
-	b := &bridged{program: packageEnd.ReplaceAllString(folders.ReplaceAllString(words[0], ""), ""), headers: object{}}
+	b := &bridged{program: packageEnd.ReplaceAllString(folders.ReplaceAllString(words[0], ""), ""), headers: object{}, secrets: map[string]string{}}
 	options, known := bridges[b.program]
 	if !known {
 		return nil, ""
@@ -137,12 +136,12 @@ func bridgeOf(words []string, env object) (_ *bridged, stays string) {
 			values = append([]string{value}, values...)
 		}
 		if !known && b.url != "" {
-			return nil, fmt.Sprintf("it stays %s, because %s is not known here", b.program, name)
+			return nil, fmt.Sprintf("it stays %s, because %s has no counterpart here", b.program, name)
 		} else if !known || len(values) < o.values {
 			return nil, ""
 		}
 		if o.effect != nil {
-			o.effect(b, filledIn(values[:o.values], env, used))
+			o.effect(b, b.filledIn(values[:o.values], env, used))
 		}
 		words = values[o.values:]
 	}
@@ -166,8 +165,21 @@ func bridgeOf(words []string, env object) (_ *bridged, stays string) {
 	return b, ""
 }
 
+// remoteHeaders returns the headers of a remote server, with references in place of secrets.
+func (i *Import) remoteHeaders(s *server, b *bridged) map[string]string {
+	headers := i.table(s, b.headers, variable(s.name)+"_")
+	for _, name := range slices.Sorted(maps.Keys(b.secrets)) {
+		for header, value := range headers {
+			if b.secrets[name] != "" && strings.Contains(value, b.secrets[name]) {
+				headers[header] = strings.ReplaceAll(value, b.secrets[name], i.credential(s, variable(s.name)+"_", name, b.secrets[name]))
+			}
+		}
+	}
+	return headers
+}
+
 // filledIn replaces ${NAME} by the variables of the program, as the program does.
-func filledIn(values []string, env object, used map[string]bool) []string {
+func (b *bridged) filledIn(values []string, env object, used map[string]bool) []string {
 	all := slices.Clone(values)
 	for i := range all {
 		all[i] = placeholder.ReplaceAllStringFunc(all[i], func(whole string) string {
@@ -176,6 +188,9 @@ func filledIn(values []string, env object, used map[string]bool) []string {
 				return whole
 			}
 			used[name] = true
+			if value := text(env[name]); looksSecret(name, value) {
+				b.secrets[name] = value
+			}
 			return text(env[name])
 		})
 	}

@@ -278,7 +278,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		var stays string
 		if remote, stays = bridgeOf(words, orEmpty(get("env"))); remote != nil {
 			words, address, word = nil, remote.url, remote.kind
-			s.deny, s.notes = append(s.deny, remote.deny...), append(s.notes, remote.notes...)
+			s.notes = append(s.notes, remote.notes...)
 		} else if stays != "" {
 			s.notes = append(s.notes, stays)
 		}
@@ -314,7 +314,7 @@ func (i *Import) fill(s *server, o object, t table) string {
 		}
 		maps.Copy(s.headers, i.table(s, headers, variable(s.name)+"_"))
 		if remote != nil {
-			maps.Copy(s.headers, i.table(s, remote.headers, variable(s.name)+"_"))
+			maps.Copy(s.headers, i.remoteHeaders(s, remote))
 		}
 		for header, name := range object(orEmpty(o["env_http_headers"])) {
 			s.headers[header] = "${" + text(name) + "}"
