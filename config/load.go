@@ -124,8 +124,8 @@ func (d *decoder) of(sec *strict.Section) (all Faults) {
 	return all
 }
 
-// spare turns faults into warnings, and makes their servers unusable, if the only faults are variables and files that some of
-// the servers need.
+// spare turns faults into warnings, and makes their servers unusable, if the only faults are variables and files that
+// some of the servers need.
 func (d *decoder) spare(c *Config) {
 	why, ofServers := map[int]string{}, map[Fault]bool{}
 	for i, sec := range d.sections {

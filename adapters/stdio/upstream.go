@@ -62,7 +62,8 @@ type ahead struct {
 	used     chan struct{} // closed when a connection uses it
 }
 
-// passed means that a connection has come, so that no child is started ahead any more.
+// passed takes the place of a child in Adapter.ahead when the first connection comes. From then on, StartAhead starts
+// nothing.
 var passed = new(ahead)
 
 // StartAhead implements bridge.StartsAhead. It starts a child without a handshake, which the first

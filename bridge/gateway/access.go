@@ -20,8 +20,8 @@ import (
 // Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
 // to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, ListWait, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with these names. Apply
-	// sets each value unchanged: here, 0 does not mean a default.
+	// SessionIdle, SessionLeft, ListWait, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with
+	// these names. Apply sets each value unchanged: here, 0 does not mean a default.
 	SessionIdle  time.Duration
 	SessionLeft  time.Duration
 	ListWait     time.Duration

@@ -265,7 +265,7 @@ func TestOutOfService(t *testing.T) {
 		t.Error(err)
 	}
 	failing("second")
-	if err := apply(func(c *config.Config) { c.Servers[0] = lacking("good") }); err == nil || !strings.Contains(err.Error(), `server "good" is served now`) {
+	if err := apply(func(c *config.Config) { c.Servers[0] = lacking("good") }); err == nil || !strings.Contains(err.Error(), `server "good" works now`) {
 		t.Errorf("a reload takes good out of service: %v", err)
 	}
 	if err := apply(func(c *config.Config) { c.Servers[1] = remoteServer("first", "", f.url+"/mcp") }); err != nil {

@@ -45,7 +45,7 @@ func lost(was, now *config.Config) error {
 	var all []error
 	for _, s := range now.Servers {
 		if s.Unusable != "" && slices.ContainsFunc(was.Servers, func(b config.Server) bool { return b.Name == s.Name && b.Unusable == "" }) {
-			all = append(all, fmt.Errorf("server %q is served now, and would not be any more: %s", s.Name, s.Unusable))
+			all = append(all, fmt.Errorf("server %q works now, and this file would put the server out of service: %s", s.Name, s.Unusable))
 		}
 	}
 	return errors.Join(all...)

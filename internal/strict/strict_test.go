@@ -210,6 +210,8 @@ func TestOpenFaults(t *testing.T) {
 		{"headers:\n", "- @hunter2", "- @*******"},
 		{"a:\n  env:\n    WHO: x\n", "    WHAT: @hunter2", "    WHAT: @*******"},
 		{"a: { env: {\n", "WHO: @hunter2", "WHO: @*******"},
+		{"a: [x,\n--password,\n", "hunter2, @x", "*******, @*"},
+		{"a: [x, -p,\n", "hunter2, @x", "*******, @*"},
 		{"a: \"one\n", "  two hunter2 \" @", "  *** ******* \" @"},
 	} {
 		_, d := read(test.before+test.line+"\n", nil)

@@ -50,9 +50,9 @@ type reply struct {
 }
 
 // gather asks all servers at once. good is the number of answers that are known already. gather returns when all have
-// answered, or when the patience with those that have not is over; late are the servers that have not answered. gather leaves out each server that
-// fails, except an overloaded one, until that server works again. If no answer is good and none is late, err is the
-// first failure.
+// answered, or when the patience with those that have not is over; late are the servers that have not answered. gather
+// leaves out each server that fails, except an overloaded one, until that server works again. If no answer is good and
+// none is late, err is the first failure.
 func (s *session) gather(ctx context.Context, members []*member, q question, good int) (late map[*member]bool, err error) {
 	c := &collector{
 		question: q,
@@ -144,7 +144,7 @@ func (c *collector) wait(ctx context.Context) (late map[*member]bool, err error)
 	return c.late, nil
 }
 
-// left returns how long wait still waits if no server replies, after it has waited for some time.
+// left returns the time that wait still waits if no server replies. waited is the time so far.
 func (c *collector) left(waited time.Duration) (left time.Duration) {
 	if len(c.late) > 0 && c.needsOne() && c.good == 0 {
 		return math.MaxInt64

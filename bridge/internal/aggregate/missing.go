@@ -19,7 +19,7 @@ type missing struct {
 	Why    string     `json:"why"`             // for clients
 }
 
-// lacking describes the server, which a list lacks because of why.
+// lacking returns the entry of the server in a list that lacks the server because of why.
 func (m *member) lacking(why error) missing {
 	one := missing{Server: m.s.Name, Why: "it answered with an error"}
 	if e, ok := errors.AsType[*bridge.Error](why); ok {

@@ -120,7 +120,7 @@ func TestStartAheadMeanwhile(t *testing.T) {
 		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: bridge.Nobody{}, Observer: s})
 		if err := call(t, l, "x", "{}"); err != nil {
 			t.Error(err)
-			stop() // nothing uses the process any more
+			stop() // the last use of the process ends
 		}
 		wg.Wait()
 		if n, all := o.Budget.Open(), total.Open(); n != 1 || all != 1 {
