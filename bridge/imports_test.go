@@ -38,6 +38,7 @@ var layers = []layer{
 	{"bridge/internal/translate/stateless", []string{"bridge/internal/translate/stateless"}, false},
 	{"wrappers", []string{
 		"bridge/filter",
+		"bridge/guard/approve",
 		"bridge/guard/breaker",
 		"bridge/guard/cache",
 		"bridge/guard/drain",
@@ -54,7 +55,7 @@ var layers = []layer{
 	{"bridge/internal/lane", []string{"bridge/internal/lane"}, false},
 	{"bridge/internal/observe", []string{"bridge/internal/observe"}, true},
 	{"bridge/conn", []string{"bridge/conn", "internal/wiretest"}, true},
-	{"bridge/internal/subscribe", []string{"bridge/internal/subscribe"}, false},
+	{"bridge/internal/{listing,subscribe}", []string{"bridge/internal/listing", "bridge/internal/subscribe"}, false},
 	{"bridge", []string{"bridge"}, true},
 	{"internal", []string{"bridge/era", "bridge/guard", "docs", "internal"}, true},
 	{"bridge/{jsonrpc,replay,session}", []string{"bridge/jsonrpc", "bridge/replay", "bridge/session"}, false},

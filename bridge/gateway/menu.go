@@ -156,7 +156,7 @@ func (g *gateway) unwrapped(m *jsonrpc.Message, from *bridge.Caller, a address) 
 	}
 	inner, through, fault := metatools.Unwrap(m)
 	if fault != "" {
-		no = metatools.Refusal(from, m, fault)
+		no = era.Refused(from.Modern(), m, fault)
 		no.ID = slices.Clone(m.ID)
 		return m, "", no
 	}

@@ -2,40 +2,32 @@ package metatools
 
 import (
 	"context"
-	"slices"
-	"strings"
 
-	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/listing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // Check refuses calls of one server's tools that their definitions do not allow. A call through ReadTool passes only if
 // the caller's list says that the tool only reads: without that list, or without the tool in it, the call is refused. A
 // call through ReadTool or CallTool never reaches a tool that is not for models. A Check is safe for concurrent use.
-type Check struct {
-	pages *lru.Cache[list.Page, map[string]manner] // by tool; for lists of one page that come from a cache
-}
+type Check struct{ tools *listing.Finder[manner] }
 
 // NewCheck returns the Check of a server.
 func NewCheck() *Check {
-	pages, err := lru.New[list.Page, map[string]manner](maxIndexes)
-	if err != nil {
-		panic(err) // the size is above zero
-	}
-	return &Check{pages}
+	return &Check{listing.New(func(tool gjson.Result) manner { return manner{reads(tool), visible(tool)} })}
 }
 
 // Wrap wraps up, a chain of the server with the names and the definitions that clients see.
-func (c *Check) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, c.pages} }
+func (c *Check) Wrap(up bridge.Upstream) bridge.Upstream { return &checked{up, c.tools} }
 
 type checked struct {
 	bridge.Upstream
-	pages *lru.Cache[list.Page, map[string]manner]
+	tools *listing.Finder[manner]
 }
 
 // manner holds what a tool's definition says about calls through ReadTool and CallTool.
@@ -46,7 +38,7 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	if r.Through == "" {
 		return c.Upstream.Call(ctx, r)
 	}
-	tool, listed, no, err := c.manner(ctx, r)
+	tool, listed, no, err := c.tools.Find(ctx, c.Upstream, r, r.From.Modern())
 	if err != nil {
 		return nil, err
 	}
@@ -63,54 +55,5 @@ func (c *checked) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	default:
 		return c.Upstream.Call(ctx, r)
 	}
-	return Refusal(r.From, r.Message, refuse), nil
-}
-
-// Refusal returns the answer to a call of a tool that the bridge refuses. The answer is a result, so that models read
-// it. A client that expects a task gets an error.
-func Refusal(from *bridge.Caller, m *jsonrpc.Message, why string) *jsonrpc.Message {
-	if gjson.GetBytes(m.Params, "task").Exists() && !from.Modern() {
-		return jsonrpc.InvalidParams(why)
-	}
-	result := `"content":[{"type":"text","text":` + rawjson.Quote(why) + `}],"isError":true}`
-	if from.Modern() {
-		result = `"resultType":"complete",` + result
-	}
-	return jsonrpc.NewResult(nil, []byte("{"+result))
-}
-
-// manner returns what the caller's list says about the called tool. listed reports whether the list has the tool. no is
-// the JSON-RPC error of the list. An error means that the caller has cancelled the call, or that the server cannot be
-// used.
-func (c *checked) manner(ctx context.Context, r *bridge.Request) (tool manner, listed bool, no []byte, err error) {
-	first, err := c.Upstream.Call(ctx, own(r, []byte("{}")))
-	if err != nil {
-		return manner{}, false, nil, err
-	}
-	page := list.PageOf(first)
-	tools, known := c.pages.Get(page)
-	if !known {
-		tools = map[string]manner{}
-		_, more := list.Next(first.Result)
-		_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-			a := first
-			if first = nil; a == nil {
-				a, err = c.Upstream.Call(ctx, own(r, params))
-			}
-			if err == nil && a.Error != nil {
-				no = slices.Clone(a.Error)
-			}
-			return a, err
-		}, func(page []byte, _, _ bool) {
-			list.Tools.Each(page, func(item []byte, name string) {
-				d := gjson.ParseBytes(item)
-				tools[strings.Clone(name)] = manner{reads(d), visible(d)} // name is a part of the whole list
-			})
-		})
-		if page != (list.Page{}) && !more {
-			c.pages.Add(page, tools)
-		}
-	}
-	tool, listed = tools[r.Name()]
-	return tool, listed, no, err
+	return era.Refused(r.From.Modern(), r.Message, refuse), nil
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/listing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -175,7 +176,7 @@ func (o *offered) all(ctx context.Context, r *bridge.Request, first *jsonrpc.Mes
 	_, _ = list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
 		a := first
 		if first = nil; a == nil {
-			a, err = o.Upstream.Call(ctx, own(r, params))
+			a, err = o.Upstream.Call(ctx, listing.Request(r, params, r.From.Modern()))
 		}
 		if err == nil && a.Error != nil {
 			no = &jsonrpc.Message{Error: slices.Clone(a.Error)}
@@ -185,20 +186,6 @@ func (o *offered) all(ctx context.Context, r *bridge.Request, first *jsonrpc.Mes
 		list.Tools.Each(page, func(item []byte, _ string) { items = append(items, slices.Clone(item)) })
 	})
 	return items, no, err
-}
-
-// own returns the bridge's own request for a page of the list of tools, on behalf of the client of r.
-func own(r *bridge.Request, params []byte) *bridge.Request {
-	m := jsonrpc.NewRequest(list.Tools.Method(), params)
-	if r.From.Modern() {
-		m = r.From.Request(list.Tools.Method(), params)
-	}
-	return &bridge.Request{
-		Message:  m,
-		From:     r.From,
-		Header:   r.Header,
-		Identity: r.Identity,
-	}
 }
 
 // tools returns the entries of the meta tools.

@@ -56,11 +56,11 @@ func (o *reading) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	case r.Method == "tools/call" && r.Name() == ReadResult && r.Through == "":
 		args, ok := object(rawjson.Get(r.Params, "arguments"))
 		if !ok {
-			return Refusal(r.From, r.Message, "arguments must be an object with the id of a result"), nil
+			return era.Refused(r.From.Modern(), r.Message, "arguments must be an object with the id of a result"), nil
 		}
 		text, failed := o.results.Read(r.From, args)
 		if failed {
-			return Refusal(r.From, r.Message, text), nil
+			return era.Refused(r.From.Modern(), r.Message, text), nil
 		}
 		return o.text(r, text), nil
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/listing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/find"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -127,7 +129,7 @@ func visible(definition gjson.Result) bool {
 
 // index returns the index of the caller's list. no, if not nil, is the error of a server.
 func (o *offered) index(ctx context.Context, r *bridge.Request) (x *index, no *jsonrpc.Message, err error) {
-	first, err := o.Upstream.Call(ctx, own(r, []byte("{}")))
+	first, err := o.Upstream.Call(ctx, listing.Request(r, []byte("{}"), r.From.Modern()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -151,7 +153,7 @@ func (o *offered) index(ctx context.Context, r *bridge.Request) (x *index, no *j
 func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	given, ok := object(rawjson.Get(r.Params, "arguments"))
 	if !ok {
-		return Refusal(r.From, r.Message, `arguments must be an object, such as {"query": "create an issue"}`), nil
+		return era.Refused(r.From.Modern(), r.Message, `arguments must be an object, such as {"query": "create an issue"}`), nil
 	}
 	x, no, err := o.index(ctx, r)
 	if err != nil || no != nil {
@@ -160,7 +162,7 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	args := gjson.ParseBytes(given)
 	query, server := args.Get("query").String(), args.Get("server").String()
 	if server != "" && !slices.Contains(o.m.Servers, server) {
-		return Refusal(r.From, r.Message, fmt.Sprintf("There is no server %.80q.%s", server, o.servers(x))), nil
+		return era.Refused(r.From.Modern(), r.Message, fmt.Sprintf("There is no server %.80q.%s", server, o.servers(x))), nil
 	}
 	limit := defaultLimit
 	if l := args.Get("limit"); l.Exists() && l.Type != gjson.Null {
@@ -174,7 +176,7 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	case len(names) > 0:
 		names = names[:min(len(names), maxNames)]
 		if text := x.definitions(names); !slices.ContainsFunc(names, x.has) {
-			return Refusal(r.From, r.Message, text), nil
+			return era.Refused(r.From.Modern(), r.Message, text), nil
 		} else {
 			return o.text(r, text), nil
 		}
@@ -367,7 +369,7 @@ func (o *offered) explain(ctx context.Context, r *bridge.Request, a *jsonrpc.Mes
 	case refused:
 		text := gjson.GetBytes(a.Error, "message").Str
 		a.Release()
-		return Refusal(r.From, r.Message, strings.TrimSpace(text+"\n"+more))
+		return era.Refused(r.From.Modern(), r.Message, strings.TrimSpace(text+"\n"+more))
 	case more == "":
 		return a
 	}

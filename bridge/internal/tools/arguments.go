@@ -3,13 +3,13 @@ package tools
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -25,7 +25,7 @@ func (c *checked) refusal(ctx context.Context, r *bridge.Request) *jsonrpc.Messa
 	if checks == nil {
 		return nil
 	}
-	args, ok := argumentsOf(r.Params)
+	args, ok := arguments.Of(r.Params)
 	if r.Doubtful() || !ok {
 		return jsonrpc.InvalidParams(ambiguous)
 	}
@@ -76,23 +76,6 @@ func (t *Tools) first(tool string) bool {
 	}
 	t.warned[tool] = true
 	return true
-}
-
-// argumentsOf returns the raw arguments of a call, a part of params; nil for none. ok is false if params have arguments twice, or a name
-// that differs from arguments in case only: the server may read the other member.
-func argumentsOf(params []byte) (args []byte, ok bool) {
-	found := 0
-	rawjson.Each(params, func(name, value []byte) {
-		switch {
-		case string(name) == "arguments":
-			if found++; string(value) != "null" { // some clients write null instead of leaving the member out
-				args = value
-			}
-		case strings.EqualFold(string(name), "arguments"):
-			found = 2
-		}
-	})
-	return args, found < 2
 }
 
 // relistEvery is the greatest age of a list by which a call is refused. With an older list, the tools are listed

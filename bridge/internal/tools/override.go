@@ -114,7 +114,7 @@ func (o *overridden) call(ctx context.Context, r *bridge.Request, m *memory) (*j
 		}
 	}
 	p := m.planned(name)
-	args, ok := argumentsOf(r.Params)
+	args, ok := arguments.Of(r.Params)
 	switch {
 	case !ok:
 		return jsonrpc.InvalidParams(ambiguous), nil
@@ -122,7 +122,7 @@ func (o *overridden) call(ctx context.Context, r *bridge.Request, m *memory) (*j
 		return list.Tools.Unknown(name), nil
 	case args == nil:
 		inner.Message = r.WithParams(rawjson.Set(r.Whole(), "arguments", []byte("{}")))
-		args, _ = argumentsOf(inner.Params)
+		args, _ = arguments.Of(inner.Params)
 	case !rawjson.IsObject(args):
 		return jsonrpc.InvalidParams("arguments must be an object"), nil
 	}

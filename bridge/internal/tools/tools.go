@@ -18,6 +18,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/internal/listing"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -279,17 +280,9 @@ const listPatience = 10 * time.Second
 func (c *checked) list(ctx context.Context, r *bridge.Request, since time.Time) (found table, whole bool) {
 	modern := c.Upstream.Server().Modern() || gjson.GetBytes(r.Meta(), gjson.Escape(era.KeyVersion)).Exists()
 	whole, cut := list.Tools.Pages(func(params []byte) (*jsonrpc.Message, error) {
-		m := jsonrpc.NewRequest(list.Tools.Method(), params)
-		if modern {
-			m = r.From.Request(list.Tools.Method(), params)
-		}
-		return c.Upstream.Call(ctx, &bridge.Request{
-			Message:   m,
-			From:      r.From,
-			Header:    r.Header,
-			Identity:  r.Identity,
-			NotBefore: since,
-		})
+		own := listing.Request(r, params, modern)
+		own.NotBefore = since
+		return c.Upstream.Call(ctx, own)
 	}, func(page []byte, _, _ bool) { c.t.read(&found, page, false) })
 	if cut != nil {
 		c.t.log.Debug("list cut off", "method", list.Tools.Method(), "err", cut)
