@@ -63,6 +63,20 @@ func (r *Rules) MaxResults() (all map[string]int64) {
 	return all
 }
 
+// Annotations returns the annotations that replace those of the server, by the server's names; nil for none.
+func (r *Rules) Annotations() (all map[string]map[string]json.RawMessage) {
+	for name, o := range r.Override {
+		if len(o.Annotations) == 0 {
+			continue
+		}
+		if all == nil {
+			all = map[string]map[string]json.RawMessage{}
+		}
+		all[name] = o.Annotations
+	}
+	return all
+}
+
 // Arguments returns the changes to the arguments of tools; nil for none.
 func (r *Rules) Arguments() (all arguments.Overrides) {
 	for name, o := range r.Override {

@@ -26,7 +26,7 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 	if err != nil {
 		return nil, err
 	}
-	up = s.tools.Wrap(up)     // above the cache, which answers its own list requests
+	up = s.checked(up)        // above the cache, which answers its own list requests
 	up = l.Wrap(up)           // below it: messages in the server's era
 	up = s.rates.Wrap(up)     // counts requests of clients, not those of lift; by the server's names
 	up = s.tasks.Wrap(up)     // a principal sees its own tasks; stateless clients have sealed handles
@@ -42,6 +42,12 @@ func (s *server) Session(from *bridge.Caller, rest bridge.Client) (bridge.Upstre
 // each call, and translates for a legacy server.
 func (s *server) stateless() bridge.Upstream {
 	return s.g.calls.Wrap(s.o.Name, s.reports.Wrap(s.drained.Wrap(s.check.Wrap(s.filter.Granted(s.filter.Wrap(s.results.Wrap(s.rates.Wrap(s.pool))))))))
+}
+
+// checked returns up with the checks of tool calls.
+func (s *server) checked(up bridge.Upstream) bridge.Upstream {
+	up = s.approvals.Wrap(up) // below tools: with the arguments that the server gets
+	return s.tools.Wrap(up)
 }
 
 // connection returns the session's own connection, or its view of a shared one.

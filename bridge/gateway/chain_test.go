@@ -89,6 +89,8 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 //   - tools.checked asks for lists as they are now, so it stands above cache.Cached.
 //   - tools.overridden changes arguments, so checked above it sees what clients see; and the lists in the
 //     cache below it are the server's, whatever the operator changes later.
+//   - approve.approved asks about the call that the server gets, in the server's era. A call that waits for a person takes
+//     no place in the queue of limits.bounded, and has no process of its own.
 //   - What cache.Cached has needs no place in the queue of limits.bounded.
 //   - The lane opens a connection and calls within spans.
 //   - lane.editApplier stands before connections that do not take edits, as that of a program's
@@ -98,14 +100,14 @@ func (c *chainEnd) Call(ctx context.Context, r *bridge.Request) (a *jsonrpc.Mess
 func TestChains(t *testing.T) {
 	const (
 		refined   = "calls.watched > report.reported > drain.drained > metatools.checked > filter.granted > filter.filtered > "
-		session   = refined + "results.bounded > filter.owned > limits.paced > lift.Lift > tools.checked > tools.overridden > "
+		session   = refined + "results.bounded > filter.owned > limits.paced > lift.Lift > tools.checked > tools.overridden > approve.approved > "
 		visitor   = refined + "results.bounded > limits.paced > stateless.Pool > "
-		legacy    = "lower.Translator > tools.checked > tools.overridden > "
-		modern    = "tools.checked > tools.overridden > "
+		legacy    = "lower.Translator > tools.checked > tools.overridden > approve.approved > "
+		modern    = "tools.checked > tools.overridden > approve.approved > "
 		guards    = "cache.Cached > limits.bounded > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
 		perCall   = "cache.Cached > limits.bounded > share.PerCall > retry.retrying > lane.Lane > tracing.Tracing > lane.editApplier > breaker.guarded"
 		viewed    = "share.View > " + guards
-		askedLess = "tools.checked > tools.overridden > " + guards // the translator makes a call that may be parked in a goroutine
+		askedLess = "tools.checked > tools.overridden > approve.approved > " + guards // the translator makes a call that may be parked in a goroutine
 	)
 	for _, tc := range []struct {
 		share  Share

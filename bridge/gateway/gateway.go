@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
@@ -117,6 +118,8 @@ type ServerOptions struct {
 	Breaker breaker.Options
 	Limits  limits.Options
 	Retry   retry.Options
+	// Approve names tools whose calls need a person's yes.
+	Approve []approve.Rule
 	// Results bounds the results of tools. Without Max, that of Options counts.
 	Results results.Options
 	// Renew makes Apply move open sessions at the server of that name to these settings, as after a lost connection.
@@ -181,6 +184,8 @@ type Options struct {
 	// SessionEnded is called like Watch when a client's session has ended, ConnectionEnded when a connection to a
 	// server has ended. Both may be nil.
 	SessionEnded, ConnectionEnded func(report.Session)
+	// Decisions gets each decision about a call that needs approval. It may be nil.
+	Decisions approve.Recorder
 	// Calls records calls for operators. nil turns off what operators can do with calls and drains.
 	Calls *calls.Calls
 	// Client returns the address of the client that sent a request, from the address of the peer and the request's
@@ -229,6 +234,7 @@ type gateway struct {
 	maxCalls          int    // maximum number of requests in flight of a session
 	joint             *group // all servers together
 	indexes           *metatools.Indexes
+	approvals         *approve.Queue  // calls that wait for an operator
 	results           *results.Store  // whole results that callers may read
 	info              []byte          // serverInfo of the bridge
 	listening         context.Context // ends when the bridge begins to stop; ends subscriptions
@@ -269,7 +275,9 @@ func newGateway(o Options) *gateway {
 		quota:    limits.NewQuota(o.PerPrincipal),
 		indexes:  metatools.NewIndexes(),
 		results:  results.NewStore(o.ResultsMemory, metatools.ResultPrefix),
-		info:     []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
+
+		approvals: approve.NewQueue(o.Decisions),
+		info:      []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
 	}
 	var err error
 	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {

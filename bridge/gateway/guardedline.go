@@ -6,7 +6,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 )
 
@@ -31,10 +30,10 @@ type guardedLane interface {
 }
 
 // newGuardedLine returns a line that calls up over lane. guarded is the Upstream with the guards: up itself, or for a
-// view of a shared lane the Upstream inside the view.
-func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, tools *tools.Tools) *guardedLine {
+// view of a shared lane the Upstream inside the view. checked is up with the checks of tool calls.
+func newGuardedLine(up, guarded bridge.Upstream, lane guardedLane, checked bridge.Upstream) *guardedLine {
 	c, _ := guarded.(*cache.Cached)
-	return &guardedLine{up, lane, tools.Wrap(up), c}
+	return &guardedLine{up, lane, checked, c}
 }
 
 // Checked returns the Upstream that checks calls against the list of tools before the guards.

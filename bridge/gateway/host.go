@@ -64,11 +64,11 @@ func (s *server) Line(from *bridge.Caller, rest bridge.Client) stateless.Line {
 			Params:       s.g.ownParams,
 		}
 		if v, err := s.shared.Join(*from, rest, true); err == nil {
-			return newGuardedLine(v, v.Guarded(), v.Lane(), s.tools)
+			return newGuardedLine(v, v.Guarded(), v.Lane(), s.checked(v))
 		}
 	}
 	l, up := s.guarded(&s.lane, from, rest, false, func() { rest.Gone(nil) })
-	return newGuardedLine(up, up, l, s.tools)
+	return newGuardedLine(up, up, l, s.checked(up))
 }
 
 func (s *server) Misheaded(r *bridge.Request) *jsonrpc.Message { return s.tools.Misheaded(r) }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
@@ -53,6 +54,7 @@ type server struct {
 	statelessCalls bridge.Upstream       // chain of wrappers for calls of stateless clients
 	pool           *stateless.Pool       // connections of stateless clients
 	tools          *tools.Tools          // checks arguments and headers of calls against the server's list of tools
+	approvals      *approve.Approvals    // asks a person before calls
 	results        *results.Results      // cuts long results
 	queue          *limits.Queue         // bounds the calls in flight
 	rates          *limits.Rates         // bounds the rate of calls; nil without a bound
@@ -97,6 +99,12 @@ func newServer(g *gateway, o ServerOptions) *server {
 	})
 	s.reports = g.reports.Server(o.Name, s.health.Speaks)
 	s.results = results.New(g.results)
+	s.approvals = approve.New(approve.Server{
+		Name:  o.Name,
+		Log:   s.log,
+		Seals: g.seals,
+		Queue: g.approvals,
+	})
 	s.tools = tools.New(o.Name, tools.Options{}, s.log)
 	s.retries = retry.New(o.Retry, s.tools.Idempotent, s.log, g.life)
 	s.breaker = breaker.New(o.Breaker, breaker.Server{
@@ -232,6 +240,7 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.rates.Set(o.Limits)
 	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Filter.Tools.Arguments()})
 	s.retries.Set(o.Retry)
+	s.approvals.Set(approve.Options{Rules: o.Approve, Annotations: o.Filter.Tools.Annotations()})
 	s.results.Set(o.Results, o.Filter.Tools.MaxResults())
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
