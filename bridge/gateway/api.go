@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
@@ -62,6 +63,8 @@ type Gateway interface {
 	// means the aggregate, or the only server. If they cannot, the caller treats a stateless request like a request
 	// before initialize.
 	OffersModern(server string) bool
+	// Approvals returns the calls that wait for an operator.
+	Approvals() *approve.Queue
 	// Drain refuses new calls and ends subscriptions. Then it waits until no call is in flight or ctx ends.
 	Drain(ctx context.Context) error
 	// Draining reports whether Drain or Close was called.

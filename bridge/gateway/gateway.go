@@ -328,6 +328,8 @@ func (g *gateway) Drain(ctx context.Context) error {
 	return g.inFlight.Drain(ctx)
 }
 
+func (g *gateway) Approvals() *approve.Queue { return g.approvals }
+
 func (g *gateway) Draining() bool { return g.inFlight.Draining() }
 
 func (g *gateway) Activity() (now int, all uint64) { return g.inFlight.Activity() }

@@ -27,6 +27,7 @@ type visitor struct {
 	principal string
 	caps      string
 	meta      string // further members of _meta, each with a comma before it
+	mode      ToolsMode
 }
 
 const ableVisitor = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
@@ -60,7 +61,7 @@ func (v visitor) ask(t testing.TB, g *gateway, id, method, params string) *visit
 		close(one.done)
 		return one
 	}
-	s.Back = &one.stream
+	s.Back, s.Tools = &one.stream, v.mode
 	go func() {
 		defer close(one.done)
 		defer one.cancel(nil)

@@ -101,15 +101,13 @@ type approved struct {
 // Call makes a call of a tool when a person has allowed it, if a rule names the tool.
 func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	o := a.a.o.Load()
-	if r.Method != "tools/call" {
+	if r.Method != "tools/call" || len(o.Rules) == 0 {
 		return a.Upstream.Call(ctx, r)
 	}
-	c := &call{approved: a, r: r, modern: a.Upstream.Server().Modern()}
+	c := &call{approved: a, r: r, params: r.Whole(), modern: a.Upstream.Server().Modern()}
+	c.args, c.clear = arguments.Of(c.params)
 	if c.modern {
-		c.state = a.a.open(r)
-	}
-	if len(o.Rules) == 0 {
-		return c.pass(ctx)
+		c.state = c.open()
 	}
 	c.rule = o.of(r.Name(), func() bool {
 		t, _ := c.listed(ctx)
@@ -118,8 +116,7 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if c.rule == nil {
 		return c.pass(ctx)
 	}
-	var ok bool
-	if c.args, ok = arguments.Of(r.Params); !ok || r.Doubtful() { // the server could read other arguments than the person
+	if !c.clear || r.Doubtful() { // the server could read other arguments than the person
 		return jsonrpc.InvalidParams("params must not have name or arguments twice, or a member that differs from them in case only"), nil
 	}
 	return c.decide(ctx)
@@ -129,9 +126,11 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 type call struct {
 	*approved
 	r      *bridge.Request
-	modern bool // the era of the server
+	params []byte // with all edits: as the server gets them
+	args   []byte // a part of params; nil for none
+	clear  bool   // params have arguments once
+	modern bool   // the era of the server
 	rule   *Rule
-	args   []byte // raw JSON; nil for none
 	state  *state // of an earlier answer to this call; nil without one, or if it is not valid
 }
 
@@ -146,14 +145,14 @@ func (c *call) listed(ctx context.Context) (t tool, ok bool) {
 
 // decide makes the call if a person allows it, or has allowed it before.
 func (c *call) decide(ctx context.Context) (*jsonrpc.Message, error) {
-	repeated := c.modern && gjson.GetBytes(c.r.Params, "requestState").Exists()
+	repeated := c.modern && gjson.GetBytes(c.params, "requestState").Exists()
 	switch {
 	case c.state != nil && !c.a.use(c.state): // for example after a second click
 		return c.refuse("the approval was used before: make the call again, without requestState"), nil
 	case c.state != nil && c.state.Allowed:
 		return c.pass(ctx)
 	case c.state != nil:
-		return c.answered(ctx, gjson.GetBytes(c.r.Params, "inputResponses."+questionKey).Raw)
+		return c.answered(ctx, gjson.GetBytes(c.params, "inputResponses."+questionKey).Raw)
 	case c.isRemembered(ctx):
 		c.record(Decision{Outcome: Remembered})
 		return c.pass(ctx)
@@ -204,15 +203,13 @@ func (c *call) settle(ctx context.Context, d Decision) (*jsonrpc.Message, error)
 
 // pass makes the call. The server gets neither the bridge's question nor the bridge's state.
 func (c *call) pass(ctx context.Context) (*jsonrpc.Message, error) {
-	if c.rule == nil && c.state == nil || !c.modern {
+	if c.state == nil {
 		return c.Upstream.Call(ctx, c.r)
 	}
 	inner := *c.r
-	if c.state != nil {
-		inner.Message = c.state.restore(c.r.Message)
-	}
+	inner.Message = c.r.WithParams(c.state.restore(c.params))
 	m, err := c.Upstream.Call(ctx, &inner)
-	if err != nil || m.Error != nil || era.ResultType(m) != era.ResultInput || c.state == nil {
+	if err != nil || m.Error != nil || era.ResultType(m) != era.ResultInput {
 		return m, err
 	}
 	return c.continued(m), nil

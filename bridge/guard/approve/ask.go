@@ -10,6 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
@@ -45,14 +46,20 @@ func (c *call) question() []byte {
 // quoted or JSON, so that none of them can look like a sentence of the bridge.
 func (c *call) message() string {
 	args := "none"
-	if len(c.args) > 0 {
-		compact := string(rawjson.Compact(c.args))
+	if shown := c.shown(); len(shown) > 0 {
+		compact := string(rawjson.Compact(shown))
 		args = sanitize.Text(sanitize.Short(compact, maxShown))
 		if len(compact) > maxShown {
 			args += fmt.Sprintf(" (the first %d of %d bytes)", maxShown, len(compact))
 		}
 	}
 	return fmt.Sprintf("Allow this call?\nServer: %s\nTool: %s\nArguments: %s", c.a.s.Name, quoted(c.r.Name()), args)
+}
+
+// shown returns the arguments without the values that the operator hides; nil for none.
+func (c *call) shown() []byte {
+	args, _ := arguments.Of(c.r.Shown())
+	return args
 }
 
 // quoted quotes the beginning of a foreign name, without characters that act on a screen.
@@ -75,19 +82,16 @@ func outcome(result string) Outcome {
 
 // canAnswer reports whether the client of a call to a modern server offers elicitation.
 func (c *call) canAnswer() bool {
-	meta, fault := era.ReadMeta(c.r.Meta())
-	if fault != "" {
-		return false
-	}
-	_, no := era.Question("elicitation/create", c.question(), era.LatestModern, era.LatestModern, meta.Capabilities, func() string { return "" })
+	_, no := era.Question("elicitation/create", c.question(), era.LatestModern, era.LatestModern, c.r.From.Meta().Capabilities, nil)
 	return no == nil
 }
 
 // ask returns the answer that asks the client of a call to a modern server.
 func (c *call) ask() *jsonrpc.Message {
-	return jsonrpc.NewResult(nil, []byte(`{"resultType":"input_required","inputRequests":{"`+questionKey+
+	m := jsonrpc.NewResult([]byte("0"), []byte(`{"resultType":"input_required","inputRequests":{"`+questionKey+
 		`":{"method":"elicitation/create","params":`+string(c.question())+
-		`}},"requestState":`+rawjson.Quote(c.a.seal(c.r, false, "", c.timeout()))+`}`))
+		`}},"requestState":`+rawjson.Quote(c.seal(false, "", c.timeout()))+`}`))
+	return m.Clone() // parsed, so that wrappers find its type
 }
 
 // answered continues a call to a modern server with the client's answer.

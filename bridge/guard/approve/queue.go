@@ -51,7 +51,7 @@ type Question struct {
 	Principal string
 	Session   string // short name; empty without one
 	Client    []byte // clientInfo of the client, raw JSON; nil if unknown
-	Arguments []byte // raw JSON; nil for none. They may hold secrets.
+	Arguments []byte // raw JSON, without the values that the configuration hides; nil for none
 	Since     time.Time
 	Until     time.Time // then the answer is no
 	Remembers bool      // the operator may choose ForSession
@@ -151,7 +151,7 @@ func (c *call) askConsole(ctx context.Context) (*jsonrpc.Message, error) {
 			Principal: c.r.From.Principal,
 			Session:   c.session(),
 			Client:    c.r.From.Meta().ClientInfo,
-			Arguments: slices.Clone(c.args),
+			Arguments: slices.Clone(c.shown()),
 			Since:     now,
 			Until:     now.Add(c.timeout()),
 			Remembers: c.remembers(),

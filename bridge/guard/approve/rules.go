@@ -8,8 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
@@ -121,12 +119,15 @@ func (o *Options) destroys(tool, annotations string) bool {
 	for _, name := range slices.Sorted(maps.Keys(mine)) {
 		a = rawjson.Set(a, name, mine[name])
 	}
-	switch hints := gjson.ParseBytes(a); hints.Get("destructiveHint").Type {
-	case gjson.True: // whatever readOnlyHint says
-		return true
-	case gjson.False:
-		return false
-	default:
-		return hints.Get("readOnlyHint").Type != gjson.True
-	}
+	var reads, spares, destroys bool
+	rawjson.Each(a, func(name, value []byte) {
+		switch string(name) {
+		case "readOnlyHint":
+			reads = string(value) == "true"
+		case "destructiveHint":
+			spares = string(value) == "false"
+			destroys = destroys || string(value) == "true"
+		}
+	})
+	return destroys || !spares && !reads
 }

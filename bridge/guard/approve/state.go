@@ -12,7 +12,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -28,7 +27,7 @@ const maxState = 64 << 10
 // state is the sealed content of a requestState. It belongs to one call, and counts once.
 type state struct {
 	ID      string `json:"i"`
-	Call    string `json:"c"` // callDigest
+	Call    string `json:"c"` // call.digest
 	Expires int64  `json:"e"` // in Unix seconds
 	// Allowed means that a person has allowed the call, and the server has asked questions since.
 	Allowed bool `json:"a,omitempty"`
@@ -36,21 +35,20 @@ type state struct {
 	Server string `json:"s,omitempty"`
 }
 
-// callDigest identifies a call: by the server, the tool, the principal and the arguments that the server gets.
-func (a *Approvals) callDigest(r *bridge.Request) string {
-	args, _ := arguments.Of(r.Params)
+// digest identifies a call: by the server, the tool, the principal and the arguments that the server gets.
+func (c *call) digest() string {
 	h := sha256.New()
-	for _, part := range []string{a.s.Name, r.Name(), r.From.Principal, string(rawjson.Compact(args))} {
+	for _, part := range []string{c.a.s.Name, c.r.Name(), c.r.From.Principal, string(rawjson.Compact(c.args))} {
 		h.Write([]byte(rawjson.Quote(part)))
 	}
 	return hex.EncodeToString(h.Sum(nil))
 }
 
 // seal returns the requestState of a call.
-func (a *Approvals) seal(r *bridge.Request, allowed bool, server string, life time.Duration) string {
+func (c *call) seal(allowed bool, server string, life time.Duration) string {
 	raw, err := json.Marshal(state{
 		ID:      rand.Text(),
-		Call:    a.callDigest(r),
+		Call:    c.digest(),
 		Expires: time.Now().Add(life).Unix(),
 		Allowed: allowed,
 		Server:  server,
@@ -58,21 +56,21 @@ func (a *Approvals) seal(r *bridge.Request, allowed bool, server string, life ti
 	if err != nil {
 		panic(err) // it has texts and numbers only
 	}
-	return a.s.Seals.Seal(sealedState, raw)
+	return c.a.s.Seals.Seal(sealedState, raw)
 }
 
 // open returns the state that a call brings, or nil if it brings none that is valid for it.
-func (a *Approvals) open(r *bridge.Request) *state {
-	token := gjson.GetBytes(r.Params, "requestState")
+func (c *call) open() *state {
+	token := gjson.GetBytes(c.params, "requestState")
 	if token.Type != gjson.String {
 		return nil
 	}
-	raw, err := a.s.Seals.Open(sealedState, token.Str)
+	raw, err := c.a.s.Seals.Open(sealedState, token.Str)
 	if err != nil {
 		return nil
 	}
 	var s state
-	if json.Unmarshal(raw, &s) != nil || s.Call != a.callDigest(r) || time.Now().Unix() > s.Expires {
+	if json.Unmarshal(raw, &s) != nil || s.Call != c.digest() || time.Now().Unix() > s.Expires {
 		return nil
 	}
 	return &s
@@ -84,18 +82,16 @@ func (a *Approvals) use(s *state) bool {
 	return !used
 }
 
-// restore returns the call without what the bridge's state has added.
-func (s *state) restore(m *jsonrpc.Message) *jsonrpc.Message {
-	params := m.Whole()
+// restore returns params without what the bridge's state has added.
+func (s *state) restore(params []byte) []byte {
 	switch {
 	case !s.Allowed: // the answers are to the bridge's question
-		params = era.StripMRTR(params)
+		return era.StripMRTR(params)
 	case s.Server == "":
-		params = rawjson.Delete(params, "requestState")
+		return rawjson.Delete(params, "requestState")
 	default:
-		params = rawjson.Set(params, "requestState", []byte(s.Server))
+		return rawjson.Set(params, "requestState", []byte(s.Server))
 	}
-	return m.WithParams(params)
 }
 
 // continued returns the server's questions about a call that a person has allowed. The call comes again with the state
@@ -107,6 +103,6 @@ func (c *call) continued(m *jsonrpc.Message) *jsonrpc.Message {
 		m.Release()
 		return jsonrpc.NewError(nil, jsonrpc.CodeInternal, bridge.OverLimit("the server's requestState is too long", maxState), []byte(`{"bridge":"upstream_invalid"}`))
 	}
-	token := c.a.seal(c.r, true, server, stateLife)
+	token := c.seal(true, server, stateLife)
 	return m.Replaced(rawjson.Set(result, "requestState", []byte(rawjson.Quote(token))))
 }
