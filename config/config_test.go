@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -125,9 +126,10 @@ func dump(c *Config) string {
 	for _, s := range c.Servers {
 		b.WriteString("server " + s.Name + "\n")
 		differences(&b, "  ", reflect.ValueOf(s), reflect.ValueOf(DefaultServer(s.Name, "")))
-		for f, kind := range reflect.ValueOf(s).Fields() {
+		for _, f := range setting.Fields(reflect.TypeFor[Server]()) {
+			kind := reflect.ValueOf(s).FieldByIndex(f.Index)
 			if kind.Kind() == reflect.Pointer && !kind.IsNil() {
-				differences(&b, "  "+strict.Key(f)+" ", kind.Elem(), reflect.Zero(kind.Type().Elem()))
+				differences(&b, "  "+f.Key+" ", kind.Elem(), reflect.Zero(kind.Type().Elem()))
 			}
 		}
 	}
@@ -138,8 +140,8 @@ func dump(c *Config) string {
 }
 
 func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
-	for f, field := range v.Fields() {
-		name := strict.Key(f)
+	for _, f := range setting.Fields(v.Type()) {
+		name, field := f.Key, v.FieldByIndex(f.Index)
 		if name == "-" || name == "servers" || field.Kind() == reflect.Pointer {
 			continue
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // The types of settings, under short names for programs that make a configuration in code.
@@ -51,6 +52,9 @@ type (
 	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client
 
+	// Size is a number of bytes.
+	Size = setting.Size
+
 	// Rest turns an HTTP API into a server: Server.Rest. The next types are parts of it.
 	Rest           = rest.Config
 	RestAuth       = rest.Auth
@@ -67,3 +71,7 @@ type (
 	RestToolLimits = rest.ToolLimits
 	RestBytes      = rest.Bytes
 )
+
+// ParseSize parses a whole number of bytes, with an optional unit in upper or lower case. The units are B, KB, MB, GB
+// (powers of 1000) and KiB, MiB, GiB (powers of 1024). The error does not show the text.
+func ParseSize(text string) (Size, error) { return setting.ParseSize(text) }

@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -277,9 +278,9 @@ func (s *Server) breaches() (all breaches) {
 // kindKeys returns the keys of all kinds of servers.
 var kindKeys = sync.OnceValue(func() []string {
 	var all []string
-	for f := range reflect.TypeFor[Server]().Fields() {
+	for _, f := range setting.Fields(reflect.TypeFor[Server]()) {
 		if f.Type.Kind() == reflect.Pointer {
-			all = append(all, strict.Key(f))
+			all = append(all, f.Key)
 		}
 	}
 	return all
@@ -292,9 +293,9 @@ func (s *Server) kinds() []string {
 		set = append(set, "Adapter")
 	}
 	v := reflect.ValueOf(s).Elem()
-	for _, f := range exportedFields(v.Type()) {
-		if field := v.Field(f.index); field.Kind() == reflect.Pointer && !field.IsNil() {
-			set = append(set, f.key)
+	for _, f := range setting.Fields(v.Type()) {
+		if field := v.FieldByIndex(f.Index); field.Kind() == reflect.Pointer && !field.IsNil() {
+			set = append(set, f.Key)
 		}
 	}
 	return set
@@ -356,8 +357,8 @@ func (c *Config) Validate() error {
 // check applies the rules to every field of a Config or a Server, and calls Validate of the parts that have it.
 func check(where string, v reflect.Value) []error {
 	var errs []error
-	for _, f := range exportedFields(v.Type()) {
-		name, field := f.key, v.Field(f.index)
+	for _, f := range setting.Fields(v.Type()) {
+		name, field := f.Key, v.FieldByIndex(f.Index)
 		values := []reflect.Value{field}
 		switch field.Kind() {
 		case reflect.Slice:
