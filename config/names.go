@@ -5,9 +5,11 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
@@ -18,6 +20,13 @@ import (
 
 // The types of settings, under short names for programs that make a configuration in code.
 type (
+	// ServerSettings are the settings of a server that are not about its kind. They are embedded in Server, and Common in
+	// Config.
+	ServerSettings = gateway.ServerSettings
+	Common         = gateway.Common
+	// Listing and Lists are embedded in ServerSettings, and Listing in Common.
+	Listing = gateway.Listing
+	Lists   = filter.Lists
 	// Stdio holds the settings to start and stop a child process: Server.Stdio.
 	Stdio = stdio.Config
 	// Remote holds the settings to reach a server over HTTP: Server.HTTP and Server.SSE.
@@ -51,6 +60,10 @@ type (
 	Introspection = token.Introspection
 	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client
+
+	// Results bound the results of tools: Config.Results and Server.Results. Callers get the beginning of a longer
+	// result, and read the rest from the bridge.
+	Results = results.Options
 
 	// Size is a number of bytes.
 	Size = setting.Size

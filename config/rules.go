@@ -50,7 +50,12 @@ func must[T any](good func(T) bool, otherwise string) rule {
 func oneOf(values ...string) rule {
 	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	last := len(named) - 1
-	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
+	return func(value any) (any, error) {
+		if !slices.Contains(values, reflect.ValueOf(value).String()) {
+			return nil, errors.New("must be " + strings.Join(named[:last], ", ") + " or " + named[last])
+		}
+		return value, nil
+	}
 }
 
 // rules holds the rules for single values, by key. For a list, the rule applies to each item. Values of keys without a
