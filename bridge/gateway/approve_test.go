@@ -88,7 +88,7 @@ func TestApprovals(t *testing.T) {
 		stock[i].o.Approve = []approve.Rule{{Tools: []string{approve.Destructive}}}
 	}
 	all(t, stock, func(t *testing.T, g *gateway) {
-		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &Settings{SessionIdle: 1e15, SessionLeft: 1e15, ListWait: 1e15, Groups: []Group{{Name: "dev", Servers: []string{"one", "two"}}}}}); err != nil {
+		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &Settings{Common: Common{SessionIdle: 1e15, SessionLeft: 1e15, ListWait: 1e15}, Groups: []Group{{Name: "dev", Servers: []string{"one", "two"}}}}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, tc := range []struct {
@@ -160,7 +160,7 @@ func drops(t *testing.T, modern bool, rule approve.Rule, f func(t *testing.T, g 
 		}
 		one := shop("one", nil)
 		one.serve = changing(one.serve)
-		o := ServerOptions{Name: "one", Adapter: one, Cache: cache.Options{Off: true}, Approve: []approve.Rule{rule}}
+		o := ServerOptions{Name: "one", Adapter: one, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}, Approve: []approve.Rule{rule}}}
 		if modern {
 			two := modernShop("one", nil)
 			two.serve = changing(two.serve)
