@@ -95,19 +95,20 @@ func (s *server) newAccess() (*access.Access, error) {
 // gatewayOptions returns the options of the gateway without its servers.
 func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 	o := gateway.Options{
-		Common:   c.Common,
-		Log:      s.log,
-		Version:  Version(),
-		Sessions: session.NewMemory(c.MaxSessions),
-		MaxBytes: int64(c.MaxInFlight),
-		MaxLanes: c.MaxChildren,
-		Grants:   s.access.Grants().All(),
-		Watch:    s.watch,
-		Calls:    s.calls,
-		Client:   s.access.ClientOf,
-		Traces:   c.Traces,
-		Offer:    c.Offer,
-		Groups:   c.GatewayGroups(),
+		Common:    c.Common,
+		Log:       s.log,
+		Version:   Version(),
+		Sessions:  session.NewMemory(c.MaxSessions),
+		MaxBytes:  int64(c.MaxInFlight),
+		MaxLanes:  c.MaxChildren,
+		Grants:    s.access.Grants().All(),
+		Watch:     s.watch,
+		Calls:     s.calls,
+		Decisions: s,
+		Client:    s.access.ClientOf,
+		Traces:    c.Traces,
+		Offer:     c.Offer,
+		Groups:    c.GatewayGroups(),
 	}
 	if c.Meters != nil {
 		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }

@@ -59,6 +59,7 @@ func (s *server) overview(c *admin.Caller) *overview {
 		Calls:          t.Admitted,
 		MaxBytes:       t.MaxBytes,
 		MaxConnections: t.MaxLanes,
+		Approvals:      len(s.g.Approvals().Waiting()),
 	}
 	return out
 }

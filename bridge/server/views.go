@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
@@ -22,6 +23,7 @@ var (
 	_ admin.Bridge            = (*server)(nil)
 	_ admin.PagesBridge       = (*server)(nil)
 	_ admin.States            = (*server)(nil)
+	_ approve.Recorder        = (*server)(nil)
 	_ metrics.Counts          = (*server)(nil)
 	_ placement.PlacedServers = (*server)(nil)
 )
@@ -58,6 +60,11 @@ func (s *server) RequestedHost(r *http.Request) string { return s.access.Request
 
 func (s *server) Acted(principal, action, outcome string) {
 	s.note(func(l *accesslog.Log) bool { return l.Action(principal, action, outcome) })
+}
+
+// Decided implements approve.Recorder.
+func (s *server) Decided(d approve.Decision) {
+	s.note(func(l *accesslog.Log) bool { return l.Decision(d) })
 }
 
 func (s *server) Overview(c *admin.Caller) admin.Overview { return s.overview(c) }

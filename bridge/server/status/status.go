@@ -228,6 +228,8 @@ type Process struct {
 	Calls          uint64 `json:"calls_total"`
 	MaxBytes       int64  `json:"max_bytes_in_flight"`
 	MaxConnections int64  `json:"max_connections"`
+	// Approvals counts the calls that wait for an operator's approval.
+	Approvals int `json:"approvals,omitempty"`
 }
 
 // Limit removes everything but the servers that of allows.

@@ -16,6 +16,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/era"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/config"
@@ -85,6 +86,28 @@ func (l *Log) Action(principal, action, outcome string) bool {
 	}
 	b = gjson.AppendJSONString(append(b, `,"action":`...), action)
 	b = gjson.AppendJSONString(append(b, `,"outcome":`...), outcome)
+	return l.queued(append(b, "}\n"...))
+}
+
+// Decision queues the line of a decision about a call that needed approval, like Take.
+func (l *Log) Decision(d approve.Decision) bool {
+	b := d.At.AppendFormat([]byte(`{"time":"`), "2006-01-02T15:04:05.000Z07:00")
+	b = append(b, `","level":"INFO","msg":"approval"`...)
+	for _, member := range []struct{ name, value string }{
+		{"server", d.Server},
+		{"tool", clipped(d.Tool)},
+		{"principal", d.Principal},
+		{"session", d.Session},
+		{"instance", l.instance},
+		{"outcome", string(d.Outcome)},
+		{"asked", d.Asked},
+		{"operator", d.Operator},
+	} {
+		if member.value != "" {
+			b = append(append(append(b, `,"`...), member.name...), `":`...)
+			b = gjson.AppendJSONString(b, member.value)
+		}
+	}
 	return l.queued(append(b, "}\n"...))
 }
 

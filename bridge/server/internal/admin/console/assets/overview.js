@@ -9,6 +9,7 @@ import { every, Page, to } from './page.js';
 import { age, badge, icon, table, time } from './parts.js';
 import { rates } from './store.js';
 import { count, duration, number, percent, reason } from './text.js';
+import './approvals.js';
 import './topology.js';
 
 /** How many rows of servers are shown at first, and how many more at a click: a filter finds the others. */
@@ -127,6 +128,7 @@ class Overview extends Page {
           : [{ text: 'Drain bridge', path: 'drain', menu: true, tone: 'danger', hint: 'New clients go to other instances; current ones are still served', done: () => '', confirm: `Load balancers send no new clients here. ${b.sessions ? `${count(b.sessions, 'session')} and their` : 'Current'} clients are still served.` }]}></act-bar>` : ''}</div>
       <p class="summary state-line ${tone}" role="status">${icon(tone === 'good' ? 'check' : 'alert')}<span>${text}${names.slice(0, 8).map((n, i) => [i ? ', ' : '', html`<a href=${to('servers', n)}>${n}</a>`])}${names.length > 8 ? ` and ${names.length - 8} more` : ''}${bad.length === 1 && bad[0].reason ? html`<small>since ${time(bad[0].since)}: ${reason(bad[0].reason, bad[0].name).said}</small>` : ''}</span></p>
       ${lack ? html`<p class="summary state-line busy" key="lack">${icon('alert')}<span>${lack}</span></p>` : ''}
+      ${p.approvals && this.store.me?.look ? html`<approval-list .may=${this.store.has('approvals/{}')}></approval-list>` : ''}
       ${this.#tiles(b, p)}
       ${servers}
       ${this.#toolTable('Failing tools', failing(this.#tools, someTools))}
