@@ -19,7 +19,7 @@ GOCACHE   := $(shell $(GO) env GOCACHE)
 PACKAGES  ?= ./bridge/server ./...
 SHORT     ?= -short
 # Packages with tests that start programs: those tests are skipped in short mode (TestStarts).
-STARTS    := ./integration ./docs ./examples/... ./cmd/internal/cli ./deploy/dist ./deploy/systemd ./internal/cluster/redis ./internal/oauth/login ./bridge/server/internal/admin/console
+STARTS    := ./integration ./docs ./examples/... ./cmd/internal/cli ./deploy/dist ./deploy/systemd ./internal/cluster/redis ./internal/oauth/login ./internal/script ./bridge/server/internal/admin/console
 # The programs that tests start, but for those of which hardly any test needs one. Hundreds of fakeserver are
 # started, each without the race detector.
 SDK       := github.com/modelcontextprotocol/go-sdk/conformance

@@ -124,6 +124,9 @@ type Config struct {
 	// Flags holds the flags of the command line that replaced values of the file, by the keys of the values. Only a
 	// program can set it. Default: none.
 	Flags map[string]string `yaml:"-"`
+	// Scripts is the program that runs scripts of models, for ToolsCode: the command mcp-bridge. Only a program can set
+	// it. Default: none, and ToolsCode is ToolsSearch.
+	Scripts string `yaml:"-"`
 	// NoAhead makes the bridge start a child process only for a connection, not when it begins to serve. Only a program
 	// can set it. Default false.
 	NoAhead bool `yaml:"-"`
@@ -197,10 +200,11 @@ const (
 	OfferLegacy = "legacy" // revisions with a handshake and sessions, up to 2025-11-25
 )
 
-// ToolsAll and ToolsSearch are the values of Config.ToolsMode and Server.ToolsMode.
+// ToolsAll, ToolsSearch and ToolsCode are the values of Config.ToolsMode and Server.ToolsMode.
 const (
 	ToolsAll    = "all"    // the list has all tools
 	ToolsSearch = "search" // the list has search_tools, read_tool and call_tool
+	ToolsCode   = "code"   // the list has search_tools and run_code
 )
 
 // ShareSession, SharePrincipal, ShareCall and ShareAll are the values of Server.Share.

@@ -64,7 +64,7 @@ var rules = map[string]rule{
 	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
 	"era":        oneOf(EraAuto, EraLegacy, EraModern),
 	"offer":      oneOf(OfferAll, OfferLegacy, ""),
-	"tools_mode": oneOf(ToolsAll, ToolsSearch, ""),
+	"tools_mode": oneOf(ToolsAll, ToolsSearch, ToolsCode, ""),
 	"ready":      oneOf(ReadyAny, ReadyAll),
 	"reload":     oneOf(ReloadOn, ReloadOff),
 	"log_level":  oneOf(LogDebug, LogInfo, LogWarn, LogError),

@@ -33,6 +33,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/script"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -105,6 +106,9 @@ type Options struct {
 	// SessionEnded is called like Watch when a client's session has ended, ConnectionEnded when a connection to a
 	// server has ended. Both may be nil.
 	SessionEnded, ConnectionEnded func(report.Session)
+	// Scripts is the program that runs a script, with the argument script.Argument. Empty means that scripts are not
+	// possible.
+	Scripts string
 	// Decisions gets each decision about a call that needs approval. It may be nil.
 	Decisions approve.Recorder
 	// Calls records calls for operators. nil turns off what operators can do with calls and drains.
@@ -155,10 +159,11 @@ type gateway struct {
 	maxCalls          int    // maximum number of requests in flight of a session
 	joint             *group // all servers together
 	indexes           *metatools.Indexes
-	approvals         *approve.Queue  // calls that wait for an operator
-	results           *results.Store  // whole results that callers may read
-	info              []byte          // serverInfo of the bridge
-	listening         context.Context // ends when the bridge begins to stop; ends subscriptions
+	scripts           metatools.Scripts // nil without a program for scripts
+	approvals         *approve.Queue    // calls that wait for an operator
+	results           *results.Store    // whole results that callers may read
+	info              []byte            // serverInfo of the bridge
+	listening         context.Context   // ends when the bridge begins to stop; ends subscriptions
 	stopListening     context.CancelFunc
 	life              context.Context // ends with Close
 	stop              context.CancelFunc
@@ -198,6 +203,9 @@ func newGateway(o Options) *gateway {
 		results:   results.NewStore(int64(o.ResultsMemory), metatools.ResultPrefix),
 		approvals: approve.NewQueue(o.Decisions),
 		info:      []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
+	}
+	if o.Scripts != "" {
+		g.scripts = script.New(o.Scripts)
 	}
 	var err error
 	if g.seals, err = seal.New(o.Cluster.Secrets...); err != nil {

@@ -11,26 +11,31 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/script"
 )
 
 // ToolsMode selects how an address offers its tools.
 type ToolsMode string
 
-// ToolsAll and ToolsSearch are the values of ToolsMode.
+// ToolsAll, ToolsSearch and ToolsCode are the values of ToolsMode.
 const (
 	ToolsAll    ToolsMode = "all"    // the list has all tools
 	ToolsSearch ToolsMode = "search" // the list has only meta tools, which find and call all other tools
+	ToolsCode   ToolsMode = "code"   // as ToolsSearch, but scripts call the tools; without Options.Scripts it is ToolsSearch
 )
 
 // ToolsModeOf returns the mode that the parameter tools in the query of a client's URL requests, or "" without this
 // parameter.
 func ToolsModeOf(query url.Values) (ToolsMode, error) {
 	mode := ToolsMode(query.Get("tools"))
-	if mode != "" && mode != ToolsAll && mode != ToolsSearch {
-		return "", fmt.Errorf("tools=%.20s in the URL is unknown: use %s or %s, or leave it out", mode, ToolsAll, ToolsSearch)
+	if mode != "" && mode != ToolsAll && !mode.finds() {
+		return "", fmt.Errorf("tools=%.20s in the URL is unknown: use %s, %s or %s, or leave it out", mode, ToolsAll, ToolsSearch, ToolsCode)
 	}
 	return mode, nil
 }
+
+// finds reports whether clients find tools by search.
+func (t ToolsMode) finds() bool { return t == ToolsSearch || t == ToolsCode }
 
 // Listing decides how an address offers its tools.
 type Listing struct {
@@ -71,7 +76,7 @@ func (s *server) mode() (mode ToolsMode, decided bool) {
 // finds reports whether clients find the server's tools by search.
 func (s *server) finds() bool {
 	mode, _ := s.mode()
-	return mode == ToolsSearch
+	return mode.finds()
 }
 
 // finds reports whether clients find the tools at an address by search. Access rules and the session must get the same
@@ -84,11 +89,27 @@ func (g *gateway) finds(a address) bool {
 	}
 	switch {
 	case mode != "":
-		return mode == ToolsSearch
+		return mode.finds()
 	case at != nil:
 		return at.finds()
 	}
 	return p != nil && slices.ContainsFunc(*p.servers.Load(), func(s *server) bool { return s.finds() && s.filter.Serves(a.principal) })
+}
+
+// codes reports whether scripts call the tools at an address. Like finds, it depends only on the current table.
+func (g *gateway) codes(a address) bool {
+	if g.scripts == nil {
+		return false
+	}
+	t := g.table.Load()
+	mode, at, p := a.mode, t.at(a.name), t.groups[a.name]
+	if p != nil {
+		mode = cmp.Or(mode, p.now.Load().ToolsMode)
+	}
+	if mode == "" && at != nil {
+		mode, _ = at.mode()
+	}
+	return mode == ToolsCode
 }
 
 // menu returns how an address offers its tools, or nil if the list has all of them.
@@ -98,6 +119,9 @@ func (g *gateway) menu(a address) *metatools.Menu {
 	}
 	t := g.table.Load()
 	m, p := &metatools.Menu{Indexes: g.indexes, Info: g.info}, t.groups[a.name]
+	if g.codes(a) {
+		m.Scripts = g.scripts
+	}
 	if s := a.at; s != nil {
 		m.Servers, m.Always = []string{s.o.Name}, s.offered.Load().Always
 		if p != nil && p.now.Load().ToolsMode != "" {
@@ -128,8 +152,7 @@ func (g *gateway) menu(a address) *metatools.Menu {
 // go to up itself.
 func (g *gateway) offered(up bridge.Upstream, m *jsonrpc.Message, through string, a address) bridge.Upstream {
 	switch {
-	case through != "", m.Method == list.Tools.Method(), m.Method == "initialize", m.Method == "server/discover":
-	case m.Method == "tools/call" && m.Name() == metatools.SearchTools, metatools.ReadsResult(m):
+	case through != "", metatools.Answers(m), metatools.ReadsResult(m):
 	default:
 		return up
 	}
@@ -164,7 +187,7 @@ func (g *gateway) unwrapped(m *jsonrpc.Message, from *bridge.Caller, a address) 
 		no.ID = slices.Clone(m.ID)
 		return m, "", no
 	}
-	if inner.Name() == metatools.SearchTools || metatools.ReadsResult(inner) && g.cuts(a) {
+	if inner.Name() == metatools.SearchTools || inner.Name() == script.Tool && g.codes(a) || metatools.ReadsResult(inner) && g.cuts(a) {
 		through = "" // the bridge's own tools need no other to call them
 	}
 	return inner, through, nil
@@ -177,6 +200,9 @@ func (g *gateway) Resolve(server, principal string, mode ToolsMode, m *jsonrpc.M
 		principal: principal,
 	}
 	inner, _, no := g.unwrapped(m, &bridge.Caller{}, a)
+	if no == nil && inner.Method == "tools/call" && inner.Name() == script.Tool && g.codes(a) {
+		return &jsonrpc.Message{ID: m.ID, Method: "tools/call"} // a script may call each tool
+	}
 	own := inner.Method == "tools/call" && inner.Name() == metatools.SearchTools && g.finds(a) || metatools.ReadsResult(inner) && g.cuts(a)
 	if no != nil || own {
 		return &jsonrpc.Message{ID: m.ID, Method: list.Tools.Method()}

@@ -105,6 +105,7 @@ func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 		Watch:     s.watch,
 		Calls:     s.calls,
 		Decisions: s,
+		Scripts:   c.Scripts,
 		Client:    s.access.ClientOf,
 		Traces:    c.Traces,
 		Offer:     c.Offer,

@@ -2,6 +2,7 @@ package process
 
 import (
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/windows"
@@ -25,6 +26,21 @@ func New() (*Job, error) {
 		return nil, fmt.Errorf("job object: %w", err)
 	}
 	return &Job{handle}, nil
+}
+
+// Limit bounds the memory of each member in bytes, and its processor time, and lets the job have one member only.
+func (j *Job) Limit(memory uint64, processor time.Duration) error {
+	var limits windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION
+	limits.BasicLimitInformation.LimitFlags = windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE | windows.JOB_OBJECT_LIMIT_PROCESS_MEMORY |
+		windows.JOB_OBJECT_LIMIT_PROCESS_TIME | windows.JOB_OBJECT_LIMIT_ACTIVE_PROCESS
+	limits.BasicLimitInformation.PerProcessUserTimeLimit = int64(processor / 100) // in units of 100 ns
+	limits.BasicLimitInformation.ActiveProcessLimit = 1
+	limits.ProcessMemoryLimit = uintptr(memory)
+	if _, err := windows.SetInformationJobObject(j.handle, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+		return fmt.Errorf("job object: %w", err)
+	}
+	return nil
 }
 
 // Run adds a process to the job and resumes it. The process was created suspended, so it has not started anything yet.

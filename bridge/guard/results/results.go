@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/script"
 	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -91,7 +92,7 @@ type bounded struct {
 // Call makes a call, and cuts the result of a tool or of its task.
 func (b *bounded) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	a, err := b.Upstream.Call(ctx, r)
-	if err != nil || a.Error != nil || r.Method != "tools/call" && r.Method != "tasks/result" {
+	if err != nil || a.Error != nil || r.Through == script.Tool || r.Method != "tools/call" && r.Method != "tasks/result" {
 		return a, err
 	}
 	max := b.r.of(r.Name())

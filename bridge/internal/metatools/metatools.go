@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/script"
 )
 
 // Menu is how an address offers its tools: some are listed, the others are found.
@@ -39,6 +40,8 @@ type Menu struct {
 	Owner func(tool string) string
 	// Indexes holds the indexes of lists.
 	Indexes *Indexes
+	// Scripts runs scripts, if the address offers script.Tool in place of ReadTool and CallTool; otherwise nil.
+	Scripts Scripts
 	// Info is the bridge's serverInfo, for results to modern clients.
 	Info []byte
 }
@@ -58,11 +61,14 @@ func (o *offered) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message
 	switch {
 	case r.Method == list.Tools.Method():
 		return o.list(ctx, r)
-	case r.Method == "tools/call" && r.Through == "" && r.Name() == SearchTools:
+	case r.Through == "" && findsTool(r.Message) && (r.Name() == SearchTools || o.m.Scripts != nil):
 		if len(o.m.Servers) == 1 && r.Call != nil {
 			r.Call.At(o.m.Servers[0])
 		}
-		return o.search(ctx, r)
+		if r.Name() == SearchTools {
+			return o.search(ctx, r)
+		}
+		return o.run(ctx, r)
 	case r.Method == "initialize" || r.Method == "server/discover":
 		a, err := o.Upstream.Call(ctx, r)
 		if err == nil && a.Error == nil {
@@ -83,8 +89,12 @@ func (o *offered) greet(a *jsonrpc.Message) *jsonrpc.Message {
 	if names == "" {
 		return a
 	}
-	text := "Find tools with " + SearchTools + ": this list has only a few of those of " + names + ". " +
-		"Call those it finds with " + ReadTool + ", if they only read, or with " + CallTool + "."
+	text := "Find tools with " + SearchTools + ": this list has only a few of those of " + names + ". Call those it finds "
+	if o.m.Scripts != nil {
+		text += "in JavaScript, with " + script.Tool + "."
+	} else {
+		text += "with " + ReadTool + ", if they only read, or with " + CallTool + "."
+	}
 	if own := gjson.GetBytes(a.Result, "instructions").Str; own != "" {
 		text = own + "\n\n" + text
 	}
@@ -188,41 +198,50 @@ func (o *offered) all(ctx context.Context, r *bridge.Request, first *jsonrpc.Mes
 	return items, no, err
 }
 
+// metaTool is a tool of the bridge itself.
+type metaTool struct{ name, title, about, schema, annotations string }
+
+// entry returns the entry of a meta tool in the list.
+func entry(t metaTool) []byte {
+	return []byte(`{"name":"` + t.name + `","title":"` + t.title + `","description":` + rawjson.Quote(t.about) +
+		`,"inputSchema":` + t.schema + `,"annotations":` + t.annotations + `,"_meta":{"` + alwaysLoad + `":true}}`)
+}
+
+// searchTool returns the entry of SearchTools, with a comma behind. answers is a sentence about its results.
+func (m *Menu) searchTool(answers string) []byte {
+	return append(entry(metaTool{
+		name:  SearchTools,
+		title: "Find tools",
+		about: "Finds tools of " + m.names() + " by English words for what you want to do. Begin here: your list may lack the tools you need. " + answers,
+		schema: `{"type":"object","properties":{` +
+			`"query":{"type":"string","description":"What you want to do. Without query and names you get the servers."},` +
+			`"server":{"type":"string","description":"Only of this server"},` +
+			`"names":{"type":"array","items":{"type":"string"},"maxItems":10,"description":"Whole definitions of these tools"},` +
+			`"limit":{"type":"integer","minimum":1,"maximum":50,"default":8}}}`,
+		annotations: `{"readOnlyHint":true,"openWorldHint":false}`,
+	}), ',')
+}
+
 // tools returns the entries of the meta tools.
 func (m *Menu) tools() []byte {
-	var out []byte
-	for i, t := range [...]struct{ name, title, about, schema, annotations string }{
-		{
-			SearchTools, "Find tools",
-			"Finds tools of " + m.names() + " by English words for what you want to do. Begin here: your list may lack the tools you need. " +
-				"Each result names in call_with the tool to call it with.",
-			`{"type":"object","properties":{` +
-				`"query":{"type":"string","description":"What you want to do. Without query and names you get the servers."},` +
-				`"server":{"type":"string","description":"Only of this server"},` +
-				`"names":{"type":"array","items":{"type":"string"},"maxItems":10,"description":"Whole definitions of these tools"},` +
-				`"limit":{"type":"integer","minimum":1,"maximum":50,"default":8}}}`,
-			`{"readOnlyHint":true,"openWorldHint":false}`,
-		},
-		{
-			ReadTool, "Call a tool that only reads",
-			"Calls a tool that " + SearchTools + " has found, and that only reads.",
-			callSchema,
-			`{"readOnlyHint":true}`,
-		},
-		{
-			CallTool, "Call a tool",
-			"Calls a tool that " + SearchTools + " has found. Use " + ReadTool + " if the tool only reads.",
-			callSchema,
-			`{"readOnlyHint":false,"destructiveHint":true}`,
-		},
-	} {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, `{"name":"`+t.name+`","title":"`+t.title+`","description":`+rawjson.Quote(t.about)+
-			`,"inputSchema":`+t.schema+`,"annotations":`+t.annotations+`,"_meta":{"`+alwaysLoad+`":true}}`...)
+	if m.Scripts != nil {
+		return m.codeTools()
 	}
-	return out
+	out := m.searchTool("Each result names in call_with the tool to call it with.")
+	out = append(append(out, entry(metaTool{
+		name:        ReadTool,
+		title:       "Call a tool that only reads",
+		about:       "Calls a tool that " + SearchTools + " has found, and that only reads.",
+		schema:      callSchema,
+		annotations: `{"readOnlyHint":true}`,
+	})...), ',')
+	return append(out, entry(metaTool{
+		name:        CallTool,
+		title:       "Call a tool",
+		about:       "Calls a tool that " + SearchTools + " has found. Use " + ReadTool + " if the tool only reads.",
+		schema:      callSchema,
+		annotations: `{"readOnlyHint":false,"destructiveHint":true}`,
+	})...)
 }
 
 const callSchema = `{"type":"object","properties":{` +

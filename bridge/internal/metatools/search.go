@@ -175,7 +175,7 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	switch {
 	case len(names) > 0:
 		names = names[:min(len(names), maxNames)]
-		if text := x.definitions(names); !slices.ContainsFunc(names, x.has) {
+		if text := o.definitions(x, names); !slices.ContainsFunc(names, x.has) {
 			return era.Refused(r.From.Modern(), r.Message, text), nil
 		} else {
 			return o.text(r, text), nil
@@ -183,7 +183,7 @@ func (o *offered) search(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 	case strings.TrimSpace(query) != "":
 		return o.text(r, o.found(x, query, server, limit)), nil
 	case server != "":
-		return o.text(r, x.answer(x.at(server), maxLimit)), nil
+		return o.text(r, o.answer(x, x.at(server), maxLimit)), nil
 	}
 	return o.text(r, strings.TrimSpace(o.servers(x))), nil
 }
@@ -228,21 +228,21 @@ func (o *offered) found(x *index, query, server string, limit int) string {
 		}
 		return text + o.servers(x)
 	}
-	return x.answer(found, limit)
+	return o.answer(x, found, limit)
 }
 
 // answer writes the first limit tools of found, one a line, in at most maxAnswer bytes. Where room gets short, later
 // tools lose their schema, and then all but a line of their description.
-func (x *index) answer(found []int, limit int) string {
+func (o *offered) answer(x *index, found []int, limit int) string {
 	shown := found[:min(len(found), limit)]
 	const brief = 160 // bytes that each further tool gets at least
 	var out []byte
 	for i, at := range shown {
 		t := &x.tools[at]
 		room := maxAnswer - len(out) - brief*(len(shown)-i-1) - 100
-		line := t.definition(true)
+		line := o.describe(t, true, room)
 		if len(line) > room {
-			line = t.definition(false)
+			line = o.describe(t, false, room)
 		}
 		if len(line) > room {
 			line = t.line(room)
@@ -259,12 +259,28 @@ func (x *index) answer(found []int, limit int) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
+// describe writes a tool for the model, with the types of its arguments or without.
+func (o *offered) describe(t *tool, types bool, room int) []byte {
+	if o.m.Scripts == nil {
+		return t.definition(types)
+	}
+	line := t.signature(types)
+	if !types && len(line) > room { // the name is enough for a search by names
+		line = []byte("tools[" + rawjson.Quote(t.name) + "]")
+	}
+	return line
+}
+
 // definitions writes the whole definitions of the tools of these names.
-func (x *index) definitions(names []string) string {
+func (o *offered) definitions(x *index, names []string) string {
 	var out []string
 	for _, name := range names {
 		if at, ok := x.byName[name]; ok {
 			t := &x.tools[at]
+			if o.m.Scripts != nil {
+				out = append(out, string(t.signature(true)))
+				continue
+			}
 			out = append(out, string(rawjson.SetFirst(t.item, "call_with", []byte(`"`+t.with()+`"`))))
 		} else {
 			out = append(out, x.unknown(name))

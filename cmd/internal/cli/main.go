@@ -27,6 +27,7 @@ import (
 )
 
 func Main() {
+	runScript()
 	shield()
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()

@@ -389,6 +389,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
+	c.Scripts = scriptProgram()
 	flush, err := telemetry(ctx, c, log)
 	if err != nil {
 		return nil, nil, err

@@ -88,7 +88,7 @@ func TestWholeRuns(t *testing.T) {
 }
 
 // A server that notes what it gets, and lets every call wait for ever.
-const script = `while read -r line; do
+const noting = `while read -r line; do
   printf '%s\n' "$line" >> "$1"
   id=${line#*\"id\":}; id=${id%%[,\}]*}
   case $line in
@@ -125,7 +125,7 @@ func TestWholeRunsThatFail(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	notes := filepath.Join(t.TempDir(), "notes")
-	server := []string{"--", "sh", "-c", script, "sh", notes}
+	server := []string{"--", "sh", "-c", noting, "sh", notes}
 
 	ctx, interrupt := context.WithCancel(t.Context())
 	var stdout bytes.Buffer
@@ -152,7 +152,7 @@ func TestWholeRunsThatFail(t *testing.T) {
 	}
 
 	// Only the file can bound a call without bounding the handshake.
-	config := file(t, "bridge.yaml", "servers:\n  slow: { stdio: { command: sh, args: ["+file(t, "script", script)+", "+notes+"] }, timeout: 50ms }\n")
+	config := file(t, "bridge.yaml", "servers:\n  slow: { stdio: { command: sh, args: ["+file(t, "script", noting)+", "+notes+"] }, timeout: 50ms }\n")
 	for _, test := range []struct {
 		name   string
 		args   []string

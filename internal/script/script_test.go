@@ -1,0 +1,174 @@
+package script_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/internal/programtest"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
+	"github.com/mcp-bridge/bridge/internal/script"
+)
+
+func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
+
+// echo answers calls with their names and arguments.
+type echo struct {
+	calls atomic.Int64
+	ended atomic.Int64
+}
+
+func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, error) {
+	e.calls.Add(1)
+	defer e.ended.Add(1)
+	switch tool {
+	case "fail":
+		return nil, errors.New("it is full")
+	case "hang":
+		<-ctx.Done()
+		return nil, context.Cause(ctx)
+	case "big":
+		return []byte(`"` + strings.Repeat("x", 1<<20) + `"`), nil
+	}
+	return []byte(fmt.Sprintf(`{"tool":%q,"args":%s}`, tool, args)), nil
+}
+
+func scripts(t *testing.T) *script.Scripts {
+	t.Helper()
+	scaletest.Integration(t)
+	return script.New(programtest.Build(t, "./cmd/bridge", false)) // the race detector needs more memory than a script gets
+}
+
+// What scripts can do, and what comes of their mistakes.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	s := scripts(t)
+	for _, tc := range []struct {
+		name, code string
+		value      string // the whole value
+		fails      string // a part of the error
+		log        string
+	}{
+		{name: "value", code: `return {a: 1, b: [2, "x"]}`, value: `{"a":1,"b":[2,"x"]}`},
+		{name: "nothing", code: `1 + 1`, value: `null`},
+		{name: "call", code: `const r = await tools.files__read({path: "a"}); return r.args.path + r.tool`, value: `"afiles__read"`},
+		{name: "by name", code: `return (await callTool("read-text")).tool`, value: `"read-text"`},
+		{name: "together", code: `const all = await Promise.all([1, 2, 3].map((n) => tools.t({n}))); return all.map((r) => r.args.n)`, value: `[1,2,3]`},
+		{name: "log", code: `console.log("a", {b: 1}, [2]); console.error(undefined); return 1`, value: `1`, log: "a {\"b\":1} [2]\nundefined\n"},
+		{name: "caught", code: `try { await tools.fail() } catch (e) { return e.message + (e instanceof Error) }`, value: `"it is fulltrue"`},
+		{name: "thrown", code: "const a = 1;\nawait tools.fail()", fails: "it is full"},
+		{name: "line", code: "const a = 1;\n  nope()", fails: "ReferenceError: nope is not defined\n\tat script:2:"},
+		{name: "syntax", code: "const a = 1;\nconst b: string = 2", fails: "plain JavaScript (no types, no import): script: Line 2"},
+		{name: "import", code: `import fs from "fs"`, fails: "plain JavaScript"},
+		{name: "string thrown", code: `throw "no"`, fails: "the script threw no"},
+		{name: "comment at the end", code: `return 1 // the end`, value: `1`},
+		{name: "big result", code: `return (await tools.big()).length`, value: `1048576`},
+		{name: "too long", code: `return "x".repeat(2e6)`, fails: "return less of it"},
+		{name: "circle", code: `const a = {}; a.a = a; return a`, fails: "cannot be written as JSON"},
+		{name: "bigint", code: `return 1n`, fails: "cannot be written as JSON"},
+		{name: "arguments", code: `await tools.t("text")`, fails: "must be an object"},
+		{name: "never", code: `await new Promise(() => {})`, fails: "waits for something that never comes"},
+		{name: "not awaited", code: `tools.hang(); return 1`, value: `1`},
+		{name: "regular expression", code: `return /^(a+)+$/.test("a".repeat(50) + "b")`, value: `false`},
+
+		// Names that mean something in the language are only names.
+		{name: "__proto__", code: `return (await tools.__proto__({})).tool`, value: `"__proto__"`},
+		{name: "constructor", code: `return (await tools.constructor({})).tool`, value: `"constructor"`},
+		{name: "then", code: `return (await tools["then"]({})).tool`, value: `"then"`},
+		{name: "toString", code: `return (await tools.toString()).tool`, value: `"toString"`},
+		{name: "prototype", code: `Object.prototype.tool = "evil"; Array.prototype.map = null; return (await tools.t({})).tool`, value: `"t"`},
+		{name: "replaced", code: `JSON.stringify = () => "{}"; JSON.parse = () => "evil"; return (await tools.t({a: 1})).args.a`, value: `1`},
+		{name: "no Error", code: `Error = null; try { await tools.fail() } catch (e) { return String(e) }`, value: `"it is full"`},
+		{name: "changed", code: `try { tools.t = 1 } catch (e) {} return typeof tools.t`, value: `"function"`},
+
+		// There is nothing of the system.
+		{name: "globals", code: `return ["process", "require", "module", "fetch", "setTimeout", "XMLHttpRequest", "Deno", "Go", "os"].filter((n) => n in globalThis)`, value: `[]`},
+		{name: "this", code: `return typeof this`, value: `"undefined"`},
+		{name: "host", code: `return tools.t.constructor("return typeof process")()`, value: `"undefined"`},
+		{name: "members", code: `return Object.getOwnPropertyNames(callTool).join()`, value: `"length,name"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			e := &echo{}
+			r, err := s.Run(t.Context(), tc.code, e)
+			switch {
+			case err != nil:
+				t.Error(err)
+			case tc.fails != "":
+				if !strings.Contains(r.Error, tc.fails) || r.Value != nil {
+					t.Errorf("%s, error %q, want %q", r.Value, r.Error, tc.fails)
+				}
+			case string(r.Value) != tc.value || r.Error != "" || r.Log != tc.log:
+				t.Errorf("%s, error %q, log %q, want %s and %q", r.Value, r.Error, r.Log, tc.value, tc.log)
+			}
+			if e.calls.Load() != e.ended.Load() {
+				t.Error("a call goes on after its script")
+			}
+		})
+	}
+}
+
+// A script that takes too much ends alone.
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	s := scripts(t)
+	for name, tc := range map[string]struct {
+		code, fails string
+		long        bool // it takes seconds of processor time
+	}{
+		"memory by repeat":  {code: `return "x".repeat(1e9).length`},
+		"memory by pushes":  {code: `const a = []; for (;;) a.push({})`, long: true},
+		"memory by fill":    {code: `return Array(1e9).fill(1).length`},
+		"memory by strings": {code: `let s = "x"; for (;;) s += s`},
+		"deep JSON":         {code: `let a = []; for (let i = 0; i < 1e6; i++) a = [a]; return a`, long: true},
+		"loop":              {code: `for (;;);`, fails: "processor time", long: true},
+		"sort":              {code: `return [3, 1, 2].sort(() => { for (;;); })`, fails: "processor time", long: true},
+		"expression":        {code: `return /^(?=a)(a+)+$/.test("a".repeat(50) + "b")`, fails: "processor time", long: true},
+		"recursion":         {code: `const f = () => f() + 1; return f()`, fails: "RangeError"},
+		"calls":             {code: `const all = []; for (let i = 0; i < 1000; i++) all.push(tools.t({i})); await Promise.all(all)`, fails: "too many calls"},
+		"log":               {code: `for (let i = 0; i < 1e4; i++) console.log("x".repeat(1e3)); return 1`, fails: "-"},
+		"promises":          {code: `const all = []; for (let i = 0; i < 10000; i++) all.push(Promise.resolve(i)); return (await Promise.all(all)).length`, fails: "-"},
+		"calls to an end":   {code: `let n = 0; for (let i = 0; i < 300; i++) { try { await tools.t({i}); n++ } catch (e) {} } return n`, fails: "-"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if tc.long {
+				scaletest.Large(t)
+			}
+			r, err := s.Run(t.Context(), tc.code, &echo{})
+			switch {
+			case err != nil:
+				t.Error(err)
+			case tc.fails == "-":
+				if r.Error != "" || len(r.Log) > script.MaxLog {
+					t.Errorf("error %q, %d bytes of log", r.Error, len(r.Log))
+				}
+			case r.Error == "" || !strings.Contains(r.Error, tc.fails):
+				t.Errorf("%.100s, error %q, want %q", r.Value, r.Error, tc.fails)
+			}
+		})
+	}
+}
+
+// A client that leaves ends the script and its calls.
+func TestCancelled(t *testing.T) {
+	t.Parallel()
+	s := scripts(t)
+	gone := errors.New("the client has left")
+	for _, code := range []string{`await tools.hang()`, `for (;;);`, `await Promise.all(Array.from({length: 100}, () => tools.hang()))`} {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		e := &echo{}
+		time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
+		if _, err := s.Run(ctx, code, e); !errors.Is(err, gone) {
+			t.Errorf("%s: %v, want %v", code, err, gone)
+		}
+		if e.calls.Load() != e.ended.Load() {
+			t.Errorf("%s: %d calls, %d have ended", code, e.calls.Load(), e.ended.Load())
+		}
+	}
+}
