@@ -124,8 +124,8 @@ type Config struct {
 	// Flags holds the flags of the command line that replaced values of the file, by the keys of the values. Only a
 	// program can set it. Default: none.
 	Flags map[string]string `yaml:"-"`
-	// Scripts is the program that runs scripts of models, for ToolsCode: the command mcp-bridge. Only a program can set
-	// it. Default: none, and ToolsCode is ToolsSearch.
+	// Scripts is the program that runs scripts of models, for ToolsCode: see package bridge/script. Only a program can
+	// set it. Default: none, and ToolsCode is ToolsSearch.
 	Scripts string `yaml:"-"`
 	// NoAhead makes the bridge start a child process only for a connection, not when it begins to serve. Only a program
 	// can set it. Default false.

@@ -21,6 +21,7 @@ var otherFormats = map[string]string{
 	"":           "drawings and lists of packages",
 	"go":         "code, which TestLibrary finds in the examples that are run",
 	"mermaid":    "pictures",
+	"js":         "scripts of models: the tests of package script run them",
 	"ts":         "needs packages of npm: the tests of package integration use the SDKs for TypeScript",
 	"python":     "needs packages of PyPI",
 	"nginx":      "needs nginx; examples/nginx has it as a file, and the integration tests run that",

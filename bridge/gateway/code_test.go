@@ -61,7 +61,7 @@ func TestCode(t *testing.T) {
 			at, line string
 			want     string // a part of the value
 		}{
-			{"", `one__see {}`, `{"by":"one"`},
+			{"", `one__see {}`, `"by":"one"`},
 			{"", `two__drop {}`, `"by":"two"`},
 			{"one", `see {"a":1}`, `"arguments":{"a":1}`},
 			{"", `text__look {}`, long}, // whole, though longer than clients get

@@ -132,7 +132,7 @@ func (s *server) status() Status {
 type GroupStatus struct {
 	Name    string   // of the Group; empty for all servers together
 	Servers []string // names
-	// Mode is ToolsAll or ToolsSearch. It is empty if the list has the tools of some servers only.
+	// Mode is ToolsAll, ToolsSearch or ToolsCode. It is empty if the list has the tools of some servers only.
 	Mode ToolsMode
 }
 

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http/httptest"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -13,7 +15,7 @@ import (
 
 // A client lists the three tools and those that are always listed, finds the others, and calls them.
 func TestSearch(t *testing.T) {
-	b, err := newBridge("127.0.0.1:0", slog.New(slog.DiscardHandler))
+	b, err := newBridge("127.0.0.1:0", "", slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,5 +71,50 @@ func TestSearch(t *testing.T) {
 				t.Errorf("read_tool deletes: %s", text)
 			}
 		})
+	}
+}
+
+// tenInvoices makes ten calls, and returns what the model needs of their results.
+const tenInvoices = `
+const all = await Promise.all(Array.from({ length: 10 }, (_, i) => tools.billing__create_invoice({ name: "for customer " + i })));
+const found = await tools.billing__search_invoice({ text: "for customer" });
+console.log("made", all.length);
+return { made: all.length, found: found.length };`
+
+// One script does the work of eleven calls, and the model reads one line.
+func TestScript(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts programs")
+	}
+	program := filepath.Join(t.TempDir(), "many-tools")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil { // without the race detector, which needs more memory than a script gets
+		t.Fatalf("%v\n%s", err, out)
+	}
+	b, err := newBridge("127.0.0.1:0", program, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	site := httptest.NewServer(b.Handler())
+	defer site.Close()
+	defer b.Close(context.Background())
+	for _, revision := range []string{"2025-11-25", "2026-07-28"} {
+		s, err := mcp.NewClient(&mcp.Implementation{Name: "client", Version: "1.0.0"}, nil).
+			Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: site.URL + "/mcp?tools=code"}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		for code, want := range map[string]string{
+			tenInvoices: `{"made":10,"found":`,
+			`try { await tools.nobody__knows({}) } catch (e) { return e.message }`: "nown tool",
+		} {
+			r, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "run_code", Arguments: map[string]any{"code": code}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if text := r.Content[0].(*mcp.TextContent).Text; !strings.Contains(text, want) {
+				t.Errorf("%s: %s: %s, want %s", revision, code, text, want)
+			}
+		}
 	}
 }

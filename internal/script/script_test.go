@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -153,6 +154,35 @@ func TestBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The scripts in docs/code.md run.
+func TestDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/code.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile("(?s)```js\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(found) == 0 {
+		t.Fatal("there are none")
+	}
+	s := scripts(t)
+	for _, m := range found {
+		r, err := s.Run(t.Context(), string(m[1]), files{})
+		if err != nil || string(r.Value) != `["b.txt"]` || r.Log != "3 files\n" {
+			t.Errorf("%s%s, %q, log %q, %v", m[1], r.Value, r.Error, r.Log, err)
+		}
+	}
+}
+
+// files answers every call with the content of a file: only b.txt has TODO.
+type files struct{}
+
+func (files) Call(_ context.Context, _ string, args []byte) ([]byte, error) {
+	if strings.Contains(string(args), `"b.txt"`) {
+		return []byte(`{"content":"TODO"}`), nil
+	}
+	return []byte(`{"content":""}`), nil
 }
 
 // A client that leaves ends the script and its calls.

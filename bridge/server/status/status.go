@@ -40,7 +40,7 @@ type Bridge struct {
 type Group struct {
 	Name    string   `json:"name"` // empty for all servers as one
 	Servers []string `json:"servers"`
-	// ToolsMode is all, search, or mixed if the tools of only some servers are in the list.
+	// ToolsMode is all, search, code, or mixed if the tools of only some servers are in the list.
 	ToolsMode string `json:"tools_mode"`
 }
 
@@ -68,7 +68,7 @@ type Server struct {
 	// Era and Revision are the era and the revision of the last connection.
 	Era      string `json:"era,omitempty"`
 	Revision string `json:"revision,omitempty"`
-	// ToolsMode is how the server's own address offers its tools: all or search. It is empty while this depends on a
+	// ToolsMode is how the server's own address offers its tools: all, search or code. It is empty while this depends on a
 	// document that is not read yet.
 	ToolsMode string `json:"tools_mode,omitempty"`
 	Sessions  int    `json:"sessions"`

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mcp-bridge/bridge/bridge/script"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
 	"github.com/mcp-bridge/bridge/cmd/internal/inspect"
@@ -27,7 +28,7 @@ import (
 )
 
 func Main() {
-	runScript()
+	script.Main()
 	shield()
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals()...)
 	defer stop()

@@ -21,6 +21,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/script"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
@@ -389,7 +390,7 @@ func begin(ctx context.Context, c *config.Config, log *slog.Logger) (s *server.S
 	for _, w := range c.Warnings {
 		log.Warn(w)
 	}
-	c.Scripts = scriptProgram()
+	c.Scripts = script.Program()
 	flush, err := telemetry(ctx, c, log)
 	if err != nil {
 		return nil, nil, err
