@@ -22,7 +22,8 @@ const Tool = "run_code"
 // Argument is the only argument of the program that runs a script.
 const Argument = "script-child"
 
-// These constants bound one script. The child, or the system on its behalf, enforces MaxMemory and MaxProcessor.
+// These constants bound one script. The child, or the system on its behalf, enforces MaxMemory and MaxProcessor. The
+// prelude of the child repeats MaxCalls, so that further calls throw at once.
 const (
 	MaxTime      = 60 * time.Second // with all calls
 	MaxCalls     = 200

@@ -63,8 +63,8 @@ func TestScripts(t *testing.T) {
 		{name: "log", code: `console.log("a", {b: 1}, [2]); console.error(undefined); return 1`, value: `1`, log: "a {\"b\":1} [2]\nundefined\n"},
 		{name: "caught", code: `try { await tools.fail() } catch (e) { return e.message + (e instanceof Error) }`, value: `"it is fulltrue"`},
 		{name: "thrown", code: "const a = 1;\nawait tools.fail()", fails: "it is full"},
-		{name: "line", code: "const a = 1;\n  nope()", fails: "ReferenceError: nope is not defined\n\tat script:2:"},
-		{name: "syntax", code: "const a = 1;\nconst b: string = 2", fails: "plain JavaScript (no types, no import): script: Line 2"},
+		{name: "line", code: "const a = 1;\n  nope()", fails: "ReferenceError: 'nope' is not defined\n    at script, line 2"},
+		{name: "syntax", code: "const a = 1;\nconst b: string = 2", fails: "plain JavaScript (no types, no import): SyntaxError: missing initializer for const variable in line 2"},
 		{name: "import", code: `import fs from "fs"`, fails: "plain JavaScript"},
 		{name: "string thrown", code: `throw "no"`, fails: "the script threw no"},
 		{name: "comment at the end", code: `return 1 // the end`, value: `1`},
@@ -75,7 +75,6 @@ func TestScripts(t *testing.T) {
 		{name: "arguments", code: `await tools.t("text")`, fails: "must be an object"},
 		{name: "never", code: `await new Promise(() => {})`, fails: "waits for something that never comes"},
 		{name: "not awaited", code: `tools.hang(); return 1`, value: `1`},
-		{name: "regular expression", code: `return /^(a+)+$/.test("a".repeat(50) + "b")`, value: `false`},
 
 		// Names that mean something in the language are only names.
 		{name: "__proto__", code: `return (await tools.__proto__({})).tool`, value: `"__proto__"`},
@@ -84,7 +83,7 @@ func TestScripts(t *testing.T) {
 		{name: "toString", code: `return (await tools.toString()).tool`, value: `"toString"`},
 		{name: "prototype", code: `Object.prototype.tool = "evil"; Array.prototype.map = null; return (await tools.t({})).tool`, value: `"t"`},
 		{name: "replaced", code: `JSON.stringify = () => "{}"; JSON.parse = () => "evil"; return (await tools.t({a: 1})).args.a`, value: `1`},
-		{name: "no Error", code: `Error = null; try { await tools.fail() } catch (e) { return String(e) }`, value: `"it is full"`},
+		{name: "no Error", code: `Error = null; try { await tools.fail() } catch (e) { return String(e) }`, value: `"Error: it is full"`},
 		{name: "changed", code: `try { tools.t = 1 } catch (e) {} return typeof tools.t`, value: `"function"`},
 
 		// There is nothing of the system.
@@ -127,10 +126,10 @@ func TestBounds(t *testing.T) {
 		"memory by fill":    {code: `return Array(1e9).fill(1).length`},
 		"memory by strings": {code: `let s = "x"; for (;;) s += s`},
 		"deep JSON":         {code: `let a = []; for (let i = 0; i < 1e6; i++) a = [a]; return a`, long: true},
-		"loop":              {code: `for (;;);`, fails: "processor time", long: true},
-		"sort":              {code: `return [3, 1, 2].sort(() => { for (;;); })`, fails: "processor time", long: true},
-		"expression":        {code: `return /^(?=a)(a+)+$/.test("a".repeat(50) + "b")`, fails: "processor time", long: true},
-		"recursion":         {code: `const f = () => f() + 1; return f()`, fails: "RangeError"},
+		"loop":              {code: `for (;;);`, fails: "the script was ended", long: true},
+		"sort":              {code: `return [3, 1, 2].sort(() => { for (;;); })`, fails: "the script was ended", long: true},
+		"expression":        {code: `return /^(?=a)(a+)+$/.test("a".repeat(50) + "b")`, fails: "the script was ended", long: true},
+		"recursion":         {code: `const f = () => f() + 1; return f()`, fails: "stack overflow"},
 		"calls":             {code: `const all = []; for (let i = 0; i < 1000; i++) all.push(tools.t({i})); await Promise.all(all)`, fails: "too many calls"},
 		"log":               {code: `for (let i = 0; i < 1e4; i++) console.log("x".repeat(1e3)); return 1`, fails: "-"},
 		"promises":          {code: `const all = []; for (let i = 0; i < 10000; i++) all.push(Promise.resolve(i)); return (await Promise.all(all)).length`, fails: "-"},

@@ -1,23 +1,21 @@
 // Package child is the program that runs a script: see package script. The process limits itself before it reads the
-// script. The script has the language, tools, callTool and console.log, and nothing of the system.
+// script. The script has the language, tools, callTool and console, and nothing of the system.
 package child
 
 import (
 	"bufio"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
+	"regexp"
 	"strings"
 
-	"github.com/dop251/goja"
+	"modernc.org/quickjs"
 
 	"github.com/mcp-bridge/bridge/internal/script"
 )
-
-// maxDepth bounds the depth of functions that call each other.
-const maxDepth = 5000
 
 // Main runs the script of stdin, and returns the exit status of the process.
 func Main() int {
@@ -30,9 +28,8 @@ func Main() int {
 	if in.Decode(&begin) != nil {
 		return 1
 	}
-	r := &runtime{vm: goja.New(), out: json.NewEncoder(os.Stdout), waiting: map[int]*call{}}
-	r.replies = replies(in)
-	done := r.run(begin.Code)
+	r := &runtime{out: json.NewEncoder(os.Stdout)}
+	done := r.run(begin.Code, replies(in))
 	done.Done, done.Log = true, r.log.String()
 	if r.out.Encode(done) != nil {
 		return 1
@@ -57,239 +54,183 @@ func replies(in *json.Decoder) <-chan script.Reply {
 
 // runtime is a running script.
 type runtime struct {
-	vm      *goja.Runtime
+	vm      *quickjs.VM
 	out     *json.Encoder
-	replies <-chan script.Reply
-	calls   int
-	waiting map[int]*call // calls without a reply, by id
+	waiting int // calls without a reply
 	log     tail
-	parse   goja.Callable // JSON.parse
-	write   goja.Callable // JSON.stringify
+	done    *script.Line // the outcome; nil while the script runs
 }
 
-// call is a call of a tool.
-type call struct{ resolve, reject func(any) error }
+// prelude defines what scripts have, and returns the functions begin and settle.
+//
+//go:embed prelude.js
+var prelude string
 
 // run runs the script, and returns its outcome.
-func (r *runtime) run(code string) script.Line {
-	r.vm.SetMaxCallStackSize(maxDepth)
-	if err := r.prepare(); err != nil {
-		return script.Line{Error: err.Error()}
+func (r *runtime) run(code string, replies <-chan script.Reply) script.Line {
+	var err error
+	if r.vm, err = quickjs.NewVM(); err != nil {
+		return failed(err)
+	}
+	r.vm.SetMemoryLimit(script.MaxMemory)
+	begin, settle, err := r.prepare()
+	if err != nil {
+		return failed(err)
 	}
 	// The code begins in the first line, so that lines of errors are those of the code.
-	program, err := goja.Compile("script", "(async function () {"+code+"\n})()", true)
+	body, err := r.vm.EvalValue("(async function script() {'use strict';"+code+"\n})", quickjs.EvalGlobal)
 	if err != nil {
-		return script.Line{Error: "the script cannot be read as plain JavaScript (no types, no import): " + strings.TrimPrefix(err.Error(), "SyntaxError: ")}
+		line := failed(err)
+		line.Error = "the script cannot be read as plain JavaScript (no types, no import): " + line.Error
+		return line
 	}
-	v, err := r.vm.RunProgram(program)
-	if err != nil {
-		return script.Line{Error: said(err)}
+	if _, err := begin.CallValue(quickjs.UndefinedValue, body); err != nil {
+		return failed(err)
 	}
-	p, ok := v.Export().(*goja.Promise)
-	if !ok {
-		return script.Line{Error: "the script does not end as a function"}
-	}
-	for p.State() == goja.PromiseStatePending {
-		if len(r.waiting) == 0 {
+	for {
+		if _, err := r.vm.ExecutePendingJobs(); err != nil && r.done == nil {
+			return failed(err)
+		}
+		switch {
+		case r.done != nil:
+			return *r.done
+		case r.waiting == 0:
 			return script.Line{Error: "the script waits for something that never comes: no call is in flight"}
 		}
-		if err := r.reply(<-r.replies); err != nil {
-			return script.Line{Error: said(err)}
+		reply := <-replies
+		r.waiting--
+		if _, err := settle.CallValue(quickjs.UndefinedValue, reply.ID, string(reply.Value), reply.Error); err != nil {
+			return failed(err)
 		}
 	}
-	if p.State() == goja.PromiseStateRejected {
-		return script.Line{Error: thrown(p.Result())}
-	}
-	return r.result(p.Result())
 }
 
-// prepare defines what the script has beside the language.
-func (r *runtime) prepare() (err error) {
-	defer func() {
-		if fault := recover(); fault != nil {
-			err = fmt.Errorf("the script cannot be prepared: %v", fault)
-		}
-	}()
-	object := r.vm.Get("JSON").ToObject(r.vm)
-	r.parse, _ = goja.AssertFunction(object.Get("parse"))
-	r.write, _ = goja.AssertFunction(object.Get("stringify"))
-	console := r.vm.CreateObject(nil)
-	for _, name := range []string{"log", "info", "warn", "error", "debug"} {
-		if err := console.Set(name, r.logs); err != nil {
-			return err
-		}
-	}
-	tools := r.vm.NewDynamicObject(&tools{r, map[string]goja.Value{}})
-	if err := tools.SetPrototype(nil); err != nil {
-		return err
-	}
-	return errors.Join(
-		r.vm.Set("console", console),
-		r.vm.Set("tools", tools),
-		r.vm.Set("callTool", func(c goja.FunctionCall) goja.Value { return r.call(c.Argument(0).String(), c.Argument(1)) }),
+// prepare gives the script what it has beside the language. begin starts the script, settle ends a call.
+func (r *runtime) prepare() (begin, settle quickjs.Value, err error) {
+	err = errors.Join(
+		r.vm.RegisterHostFunc("call", r.call),
+		r.vm.RegisterHostFunc("print", r.print),
+		r.vm.RegisterHostFunc("end", r.end),
 	)
+	if err != nil {
+		return begin, settle, err
+	}
+	made, err := r.vm.EvalValue(prelude, quickjs.EvalGlobal)
+	if err != nil {
+		return begin, settle, err
+	}
+	member := func(name string) (v quickjs.Value) {
+		atom, no := r.vm.NewAtom(name)
+		if err = errors.Join(err, no); err == nil {
+			v, err = made.GetPropertyValue(atom)
+		}
+		return v
+	}
+	return member("begin"), member("settle"), err
 }
 
-// call calls a tool, and returns the promise of its result.
-func (r *runtime) call(tool string, args goja.Value) goja.Value {
-	p, resolve, reject := r.vm.NewPromise()
-	raw := []byte("{}")
-	if args != nil && !goja.IsUndefined(args) && !goja.IsNull(args) {
-		text, err := r.write(goja.Undefined(), args)
-		if err != nil {
-			panic(err) // thrown in the script
-		}
-		raw = []byte(text.String())
+// call takes a call of a tool: its id, its name and its arguments as JSON.
+func (r *runtime) call(args []any) (any, error) {
+	id, tool, raw := args[0], args[1].(string), args[2].(string)
+	n, err := number(id)
+	if err != nil {
+		return nil, err
 	}
-	if len(raw) == 0 || raw[0] != '{' {
-		panic(r.vm.NewTypeError("the arguments of %s must be an object", tool))
-	}
-	r.calls++
-	if r.calls > script.MaxCalls {
-		_ = reject(r.failure(fmt.Sprintf("the script makes too many calls: at most %d", script.MaxCalls)))
-		return r.vm.ToValue(p)
-	}
-	r.waiting[r.calls] = &call{resolve, reject}
-	if r.out.Encode(script.Line{ID: r.calls, Tool: tool, Args: raw}) != nil {
+	r.waiting++
+	if r.out.Encode(script.Line{ID: n, Tool: tool, Args: json.RawMessage(raw)}) != nil {
 		os.Exit(1) // the bridge is gone
 	}
-	return r.vm.ToValue(p)
+	return nil, nil
 }
 
-// reply settles the promise of a call. All that waits for the promise runs before reply returns.
-func (r *runtime) reply(reply script.Reply) error {
-	c := r.waiting[reply.ID]
-	delete(r.waiting, reply.ID)
-	if c == nil {
-		return nil
+// number returns a number of the script, which is an integer.
+func number(v any) (int, error) {
+	switch n := v.(type) {
+	case int:
+		return n, nil
+	case int32:
+		return int(n), nil
+	case int64:
+		return int(n), nil
+	case float64:
+		return int(n), nil
 	}
-	if reply.Error != "" {
-		return c.reject(r.failure(reply.Error))
-	}
-	value, err := r.parse(goja.Undefined(), r.vm.ToValue(string(reply.Value)))
-	if err != nil {
-		return c.reject(r.failure("the result is no JSON"))
-	}
-	return c.resolve(value)
+	return 0, fmt.Errorf("%T is no number", v)
 }
 
-// failure returns an Error of the script.
-func (r *runtime) failure(text string) goja.Value {
-	e, err := r.vm.New(r.vm.Get("Error"), r.vm.ToValue(text))
-	if err != nil { // the script has replaced Error
-		return r.vm.ToValue(text)
-	}
-	return e
+// print takes a text for the log.
+func (r *runtime) print(args []any) (any, error) {
+	r.log.add(args[0].(string))
+	return nil, nil
 }
 
-// result returns the outcome of a script that returned v.
-func (r *runtime) result(v goja.Value) script.Line {
-	text, err := r.write(goja.Undefined(), v)
+// end takes the outcome: the value as JSON, or the error.
+func (r *runtime) end(args []any) (any, error) {
+	value, fault := args[0].(string), args[1].(string)
 	switch {
-	case err != nil:
-		return script.Line{Error: "the returned value cannot be written as JSON: " + said(err)}
-	case goja.IsUndefined(text):
-		return script.Line{Value: json.RawMessage("null")}
-	case len(text.String()) > script.MaxResult:
-		return script.Line{Error: fmt.Sprintf("the returned value has more than %d MiB: return less of it", script.MaxResult>>20)}
+	case r.done != nil:
+	case fault != "":
+		r.done = &script.Line{Error: shown(fault)}
+	case len(value) > script.MaxResult:
+		r.done = &script.Line{Error: fmt.Sprintf("the returned value has more than %d MiB: return less of it", script.MaxResult>>20)}
+	default:
+		r.done = &script.Line{Value: json.RawMessage(value)}
 	}
-	return script.Line{Value: json.RawMessage(text.String())}
+	return nil, nil
 }
 
-// thrown returns the text of what a script threw, with the place.
-func thrown(v goja.Value) string {
-	o, ok := v.(*goja.Object)
-	if !ok {
-		return "the script threw " + v.String()
+// failed returns the outcome of a script that failed with an error of the language.
+func failed(err error) script.Line {
+	text := err.Error()
+	if e, ok := errors.AsType[*quickjs.Error](err); ok {
+		if e.LineNumber > 0 {
+			text += fmt.Sprintf(" in line %d", e.LineNumber)
+		} else if e.Stack != "" {
+			text += "\n" + strings.TrimRight(e.Stack, "\n")
+		}
 	}
-	if stack := o.Get("stack"); stack != nil && !goja.IsUndefined(stack) {
-		return clipped(strings.TrimSpace(stack.String()))
-	}
-	return clipped(o.String())
+	return script.Line{Error: shown(text)}
 }
 
-// said returns the text of an error of the language.
-func said(err error) string {
-	if _, ok := errors.AsType[*goja.StackOverflowError](err); ok {
-		return fmt.Sprintf("RangeError: more than %d functions call each other", maxDepth)
-	}
-	if e, ok := errors.AsType[*goja.Exception](err); ok {
-		return thrown(e.Value())
-	}
-	return clipped(err.Error())
-}
+// maxError bounds the text of an error in bytes, and maxFrames its places.
+const (
+	maxError  = 2 << 10
+	maxFrames = 5
+)
 
-// maxError bounds the text of an error, in bytes.
-const maxError = 2 << 10
+// frame matches a place in the stack of an error.
+var frame = regexp.MustCompile(`(?m)^    at (.*) \(<[a-z]+>:([0-9]+):[0-9]+\)$`)
 
-func clipped(s string) string {
+// shown returns the text of an error with its places in the script.
+func shown(s string) string {
+	var b strings.Builder
+	frames := 0
+	for line := range strings.SplitSeq(strings.TrimRight(s, "\n"), "\n") {
+		m := frame.FindStringSubmatch(line)
+		if m == nil {
+			b.WriteString(line + "\n")
+			continue
+		}
+		if frames++; frames <= maxFrames {
+			b.WriteString("    at " + m[1] + ", line " + m[2] + "\n")
+		}
+		if m[1] == "script" { // below is the prelude
+			break
+		}
+	}
+	s = strings.TrimRight(b.String(), "\n")
 	if len(s) > maxError {
 		return strings.ToValidUTF8(s[:maxError], "") + "…"
 	}
 	return s
 }
 
-// logs takes a line for the log.
-func (r *runtime) logs(c goja.FunctionCall) goja.Value {
-	for i, v := range c.Arguments {
-		if i > 0 {
-			r.log.add(" ")
-		}
-		text := v.String
-		if _, is := v.(*goja.Object); is {
-			if raw, err := r.write(goja.Undefined(), v); err == nil && !goja.IsUndefined(raw) {
-				text = raw.String
-			}
-		}
-		r.log.add(text())
-	}
-	r.log.add("\n")
-	return goja.Undefined()
-}
-
 // tail is the end of a text, at most script.MaxLog bytes.
 type tail struct{ text []byte }
 
-var _ io.StringWriter = (*tail)(nil)
-
-func (t *tail) add(s string) { _, _ = t.WriteString(s) }
-
-// WriteString implements io.StringWriter.
-func (t *tail) WriteString(s string) (int, error) {
-	n := len(s)
-	t.text = append(t.text, s[max(0, n-script.MaxLog):]...)
+func (t *tail) add(s string) {
+	t.text = append(t.text, s[max(0, len(s)-script.MaxLog):]...)
 	t.text = t.text[max(0, len(t.text)-script.MaxLog):]
-	return n, nil
 }
 
 func (t *tail) String() string { return strings.ToValidUTF8(string(t.text), "") }
-
-// tools is the object tools: each member is a function that calls the tool of its name.
-type tools struct {
-	r   *runtime
-	had map[string]goja.Value
-}
-
-var _ goja.DynamicObject = (*tools)(nil)
-
-// Get returns the function that calls a tool.
-func (t *tools) Get(tool string) goja.Value {
-	if f := t.had[tool]; f != nil {
-		return f
-	}
-	f := t.r.vm.ToValue(func(c goja.FunctionCall) goja.Value { return t.r.call(tool, c.Argument(0)) })
-	t.had[tool] = f
-	return f
-}
-
-// Set refuses to change a tool.
-func (*tools) Set(string, goja.Value) bool { return false }
-
-// Has reports that any tool may be there: the bridge knows.
-func (*tools) Has(string) bool { return true }
-
-// Delete refuses to remove a tool.
-func (*tools) Delete(string) bool { return false }
-
-// Keys returns no names: search_tools finds tools.
-func (*tools) Keys() []string { return nil }
