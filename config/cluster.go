@@ -27,21 +27,21 @@ type Cluster struct {
 	Listen string `yaml:"listen"`
 	// Advertise is the address, as HOST or HOST:PORT, at which the other instances reach this instance and no other.
 	// Default: Listen.
-	Advertise string `yaml:"advertise"`
+	Advertise string `yaml:"advertise" usually:"listen"`
 	// Role is the role of this instance: cluster.RoleAll (the default), cluster.RoleFront or
 	// cluster.RoleWorker.
-	Role string `yaml:"role"`
+	Role string `yaml:"role" default:"all" one_of:"all front worker"`
 	// KeyPrefix is the beginning of all keys in the store. Default "bridge".
-	KeyPrefix string `yaml:"key_prefix"`
+	KeyPrefix string `yaml:"key_prefix" default:"bridge" text:"key_prefix"`
 	// Lease is the time without a sign of life of an instance after which other instances take over its sessions: 3s to
 	// 1m. Default 6s.
-	Lease time.Duration `yaml:"lease"`
+	Lease time.Duration `yaml:"lease" default:"6s" min:"3s" max:"1m"`
 	// StoreLost sets the behaviour while no instance reaches the store: StoreLostServe (the
 	// default) or StoreLostStop.
-	StoreLost string `yaml:"store_lost"`
+	StoreLost string `yaml:"store_lost" default:"serve" one_of:"serve stop"`
 	// Replay sets whether streams of clients are copied to the store: ReplayOn (the default) or
 	// ReplayOff.
-	Replay string `yaml:"replay"`
+	Replay string `yaml:"replay" default:"on" one_of:"on off"`
 }
 
 // PlaceHere and PlaceWorkers are the values of Server.Place.

@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Config holds the settings of a configuration file, with defaults for what the file does not set.
@@ -31,42 +31,42 @@ type Config struct {
 	// Listen is the address to serve on, HOST:PORT. Port 0 picks a free port. Without HOST the address is on every
 	// network of the machine; a port alone is on 127.0.0.1: see Address. Default 127.0.0.1:8808. If the address is not
 	// on loopback and there is no Access, every machine that reaches it can use every server.
-	Listen string `yaml:"listen" effect:"restart"`
+	Listen string `yaml:"listen" effect:"restart" default:"127.0.0.1:8808" text:"listen"`
 	// BasePath is the path prefix under which a reverse proxy publishes the bridge, such as
 	// /tools, without a trailing slash. Default: none.
-	BasePath string `yaml:"base_path" effect:"restart"`
+	BasePath string `yaml:"base_path" effect:"restart" text:"base_path"`
 	// AllowedOrigins are the origins of web pages that may call the bridge, such as https://app.example.com, in lower
 	// case and without a default port. Nil allows the bridge's own origin and, without Access, origins on this machine.
 	// An empty list allows no web page.
-	AllowedOrigins []string `yaml:"allowed_origins" effect:"live"`
+	AllowedOrigins []string `yaml:"allowed_origins" effect:"live" text:"origin"`
 	// AllowedHosts are the values of the header Host that the bridge accepts besides loopback names, in lower case. A
 	// value without a port allows any port.
-	AllowedHosts []string `yaml:"allowed_hosts" effect:"live"`
+	AllowedHosts []string `yaml:"allowed_hosts" effect:"live" text:"host"`
 	// TrustedProxies are the peers whose X-Forwarded-* headers the bridge trusts. Default: none.
 	TrustedProxies []netip.Prefix `yaml:"trusted_proxies" effect:"live"`
 	// MaxMessage bounds one message in bytes: a request body, line, event or answer. Default 16MiB; Fit may lower it.
-	MaxMessage Size `yaml:"max_message" effect:"restart"`
+	MaxMessage Size `yaml:"max_message" effect:"restart" default:"16MiB"`
 	// MaxInFlight bounds all messages in flight together, in bytes. Default 512MiB; Fit may lower it.
-	MaxInFlight Size `yaml:"max_bytes_in_flight" effect:"restart"`
+	MaxInFlight Size `yaml:"max_bytes_in_flight" effect:"restart" default:"512MiB"`
 	// MaxConnections bounds the open connections of clients. An address that is neither loopback nor a trusted proxy
 	// gets at most a quarter of them. Default 20000, and never more than half of the files that the process may open.
-	MaxConnections int `yaml:"max_connections" effect:"restart"`
+	MaxConnections int `yaml:"max_connections" effect:"restart" default:"20000"`
 	// MaxSessions bounds the open sessions. Default 10000.
-	MaxSessions int `yaml:"max_sessions" effect:"restart"`
+	MaxSessions int `yaml:"max_sessions" effect:"restart" default:"10000"`
 	// MaxChildren bounds the connections to all servers, which for stdio are
 	// child processes. Default 1024.
-	MaxChildren int `yaml:"max_children" effect:"restart"`
+	MaxChildren int `yaml:"max_children" effect:"restart" default:"1024"`
 	gateway.Common
 	// Heartbeat is the interval of the comments that keep an idle stream open. Default 20s.
-	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
+	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart" default:"20s"`
 	// Drain is how long calls in flight may continue at shutdown before the bridge cancels them. 0 cancels them at
 	// once. Default 10s.
-	Drain time.Duration `yaml:"drain" effect:"live"`
+	Drain time.Duration `yaml:"drain" effect:"live" default:"10s" min:"0s"`
 	// TLS holds the certificate for HTTPS. Default: none, and the bridge serves HTTP.
 	TLS TLS `yaml:"tls" effect:"live"`
 	// PublicURL is the origin at which clients reach the bridge, without BasePath. Tokens name it as their audience.
 	// Default: with OAuth on loopback, the Host of the request.
-	PublicURL string `yaml:"public_url" effect:"restart"`
+	PublicURL string `yaml:"public_url" effect:"restart" text:"public_url"`
 	// OAuth lists the issuers whose tokens the bridge accepts. Default: none, and only keys give access.
 	OAuth []OAuth `yaml:"oauth,some" effect:"restart"`
 	// Access lists the callers and what each may use. Default: every caller may use everything.
@@ -75,38 +75,38 @@ type Config struct {
 	// effect. Default false.
 	PublicStatus bool `yaml:"public_status" effect:"live"`
 	// Ready decides when /readyz answers 200: ReadyAny (the default) or ReadyAll.
-	Ready string `yaml:"ready" effect:"live"`
+	Ready string `yaml:"ready" effect:"live" default:"any" one_of:"any all"`
 	// Reload decides when the bridge reads the file again: ReloadOn (the default), after a change and on request, or
 	// ReloadOff, only on request.
-	Reload string `yaml:"reload" effect:"live"`
+	Reload string `yaml:"reload" effect:"live" default:"on" one_of:"on off"`
 	// Admin lists the names in Access that are operators over HTTP: they may reload the file, and end sessions and
 	// calls of others. Default: none. Without Access, everybody on this machine is an operator.
 	Admin []string `yaml:"admin" effect:"live"`
 	// LogLevel is the lowest level that the command serve logs: LogDebug, LogInfo, LogWarn or LogError. The flag
 	// --log-level overrides it. Default: LogInfo.
-	LogLevel string `yaml:"log_level" effect:"live"`
+	LogLevel string `yaml:"log_level" effect:"live" default:"info" one_of:"debug info warn error"`
 	// Viewers lists the names in Access that see sessions and calls of others in the console, as those in Admin do.
 	// Default: none.
 	Viewers []string `yaml:"viewers" effect:"live"`
 	// Console switches the page for operators below /ui: ConsoleOn, ConsolePayloads or ConsoleOff. Default: on if
 	// ConsoleListen is set, or if Access is empty and only this machine reaches the bridge; otherwise off.
-	Console string `yaml:"console" effect:"live"`
+	Console string `yaml:"console" effect:"live" one_of:"on payloads off"`
 	// ConsoleListen is an address for operators, in the form of Listen. It serves all that Listen serves, and also the
 	// page and the API for operators, which Listen then does not serve. Default: none, and Listen serves them.
-	ConsoleListen string `yaml:"console_listen" effect:"restart"`
+	ConsoleListen string `yaml:"console_listen" effect:"restart" text:"listen"`
 	// ConsoleStreams bounds the open event streams of operators' pages and scripts. One caller gets at most a quarter
 	// of them. Default 16.
-	ConsoleStreams int `yaml:"console_streams" effect:"live"`
+	ConsoleStreams int `yaml:"console_streams" effect:"live" default:"16"`
 	// AccessLog writes a line for each call. Default: none.
 	AccessLog AccessLog `yaml:"access_log" effect:"live"`
 	// Cluster lets several instances serve the same clients. Default: a single instance.
-	Cluster Cluster `yaml:"cluster" effect:"restart"`
+	Cluster Cluster `yaml:"cluster,set" effect:"restart"`
 	// Offer decides which revisions clients can use, at the aggregate and at servers without an Offer of their own:
 	// OfferAll (the default) or OfferLegacy.
-	Offer gateway.Offer `yaml:"offer" effect:"restart"`
+	Offer gateway.Offer `yaml:"offer" effect:"restart" default:"all" one_of:"all legacy"`
 	// Separator is between the name of a server and the names of its tools and prompts in the aggregate: 1 to 8 of the
 	// characters that Prefix may have. Default "__".
-	Separator string `yaml:"separator" effect:"live"`
+	Separator string `yaml:"separator" effect:"live" default:"__" text:"separator"`
 	// Groups offer some of the servers as one, by the names of the groups. Default: none.
 	Groups map[string]Group `yaml:"groups" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
@@ -156,14 +156,14 @@ type Server struct {
 	Rest *rest.Config `yaml:"rest" effect:"renew"`
 	// Era is the era of the protocol between bridge and server: EraAuto (the default), EraLegacy or EraModern. HTTP+SSE
 	// is always legacy.
-	Era string `yaml:"era" effect:"next"`
+	Era string `yaml:"era" effect:"next" default:"auto" one_of:"auto legacy modern"`
 	// Revision is the newest revision that the bridge offers to the server. A modern revision excludes legacy ones.
 	// Default: the newest that both sides know.
-	Revision string `yaml:"revision" effect:"next"`
+	Revision string `yaml:"revision" effect:"next" text:"revision"`
 	gateway.ServerSettings
 	// Place decides which of several instances runs the server's child processes: PlaceHere (the default) or
 	// PlaceWorkers.
-	Place string `yaml:"place" effect:"next"`
+	Place string `yaml:"place" effect:"next" default:"here" one_of:"here workers"`
 	// Forward lists the client headers that the bridge forwards to the server: as headers, or as environment variables
 	// of a child process. Default: none.
 	Forward []bridge.Forward `yaml:"forward" effect:"next"`
@@ -173,14 +173,14 @@ type Server struct {
 	// for a child process in an environment variable. Default: none.
 	Identity map[string]string `yaml:"identity" effect:"renew"`
 	// Restart makes the bridge start a failed server again at its next use. Default true.
-	Restart bool `yaml:"restart" effect:"live"`
+	Restart bool `yaml:"restart" effect:"live" default:"true"`
 	// Timeout is the time limit of a call without progress; progress resets it. Default 300s.
-	Timeout time.Duration `yaml:"timeout" effect:"live"`
+	Timeout time.Duration `yaml:"timeout" effect:"live" default:"5m"`
 	// MaxTimeout is the time limit of a call, with or without progress. Default 1h.
-	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live"`
+	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live" default:"1h"`
 	// IdleStop is the idle time after which the bridge closes a connection. 0 means never, as does "off" in a file.
 	// Default: never with ShareSession, since the server may hold state of the client; otherwise 10m.
-	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next"`
+	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next" min:"0s"`
 }
 
 // EraAuto, EraLegacy and EraModern are the values of Server.Era.
@@ -213,58 +213,21 @@ const (
 
 // Default returns the settings of a file that sets nothing. It has no servers, although a file needs at least one.
 func Default() Config {
-	return Config{
-		Listen:         "127.0.0.1:8808",
-		MaxMessage:     16 << 20,
-		MaxInFlight:    512 << 20,
-		MaxConnections: 20000,
-		MaxSessions:    10000,
-		MaxChildren:    1024,
-		Common: gateway.Common{
-			SessionIdle:   30 * time.Minute,
-			SessionLeft:   5 * time.Minute,
-			ListWait:      20 * time.Second,
-			ResultsMemory: 256 << 20,
-		},
-		Heartbeat:      20 * time.Second,
-		Drain:          10 * time.Second,
-		Ready:          ReadyAny,
-		Reload:         ReloadOn,
-		LogLevel:       LogInfo,
-		ConsoleStreams: 16,
-		Offer:          OfferAll,
-		Separator:      "__",
-		Cluster: Cluster{
-			Role:      cluster.RoleAll,
-			KeyPrefix: "bridge",
-			Lease:     6 * time.Second,
-			StoreLost: StoreLostServe,
-			Replay:    ReplayOn,
-		},
-	}
+	var c Config
+	setting.Fill(&c)
+	setting.Fill(&c.Cluster)
+	return c
 }
 
 // DefaultServer returns the settings of a server that sets only share, on which the default of IdleStop depends. An
 // empty share means ShareSession. The result has no kind.
 func DefaultServer(name string, share gateway.Share) Server {
-	s := Server{
-		Name:       name,
-		Era:        EraAuto,
-		Place:      PlaceHere,
-		Restart:    true,
-		Timeout:    300 * time.Second,
-		MaxTimeout: time.Hour,
-		ServerSettings: gateway.ServerSettings{
-			Share:            ShareSession,
-			Prefix:           name + Default().Separator,
-			HandshakeTimeout: 60 * time.Second,
-			MaxChildren:      256,
-			StartsPerMinute:  30,
-			RestartMaxPause:  time.Minute,
-		},
-	}
-	if share != "" && share != ShareSession {
-		s.Share, s.IdleStop = share, 10*time.Minute
+	s := Server{Name: name}
+	s.Share = share
+	setting.Fill(&s)
+	s.Prefix = name + Default().Separator
+	if s.Share != ShareSession {
+		s.IdleStop = 10 * time.Minute
 	}
 	return s
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -58,7 +59,7 @@ func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
 func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
 	switch into := into.(type) {
 	case *string:
-		s.Loose = s.Loose || (s.Label == "listen" || s.Label == "console_listen") && s.Section.Where == "" // a port alone is a number in YAML
+		s.Loose = s.Loose || s.Field != nil && s.Field.Text == "listen" // a port alone is a number in YAML
 	case *[]Server:
 		return d.servers(s, n, into), true
 	case *Words:
@@ -164,6 +165,9 @@ func isOn(t strict.Text) bool {
 func isOff(t strict.Text) bool {
 	return t.Value == "off" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "false")
 }
+
+// Texts implements strict.Schema.
+func (*decoder) Texts() setting.Texts { return texts }
 
 // OtherKeys implements strict.Schema.
 func (*decoder) OtherKeys(in reflect.Type) []string {

@@ -27,10 +27,6 @@ import (
 // security scheme.
 var inDefault = []string{"client", "aws", "hook"}
 
-// notZeroInRest are the keys of the kind rest and of its limits that must not be 0. The key cache is not one of them: 0
-// means no cache.
-var notZeroInRest = map[string]bool{"attempts": true, "refresh": true, "answer": true, "body": true, "file": true, "concurrent": true}
-
 // restValue reads the values that only the kind rest has. For other values known is false.
 func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
 	switch into := v.(type) {

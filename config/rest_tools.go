@@ -24,7 +24,7 @@ type toolKeys struct {
 	Request string            `yaml:"request"`
 	Args    []rest.Arg        `yaml:"args"`
 	Body    strict.JSON       `yaml:"body"`
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	Query   strict.JSON       `yaml:"query"`
 	Result  string            `yaml:"result"`
 	Error   failure           `yaml:"error"`

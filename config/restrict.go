@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/config/foreign"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -25,7 +26,9 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			Section: sec,
 			Label:   label,
 			Line:    e.Line,
-			Some:    label == "tools: allow",
+		}
+		if label == "tools: allow" { // it must not be empty
+			s.Field = setting.ByKey(reflect.TypeFor[filterKeys](), "allow")
 		}
 		d.Value(s, e.Value, reflect.ValueOf(&list).Elem())
 		return list
@@ -52,9 +55,6 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			d.Value(x, e.Value, reflect.ValueOf(&table).Elem())
 			for _, header := range slices.Sorted(maps.Keys(table)) {
 				f, err := parseForward(header + " as " + table[header])
-				if err == nil {
-					f, err = checkForward(f)
-				}
 				if err != nil {
 					d.Fault(e.Line, "%s%s: %v", sec.Where, e.Key, err)
 					continue

@@ -6,178 +6,14 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
-	"time"
-
-	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/address"
-	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/setting"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
-
-// A rule checks a value beyond its type, and returns the value in normal form. Its error states only the rule, since
-// the value may be a secret.
-type rule func(value any) (any, error)
-
-// normal makes a rule from a function that returns the normal form.
-func normal[T any](f func(T) (T, error)) rule {
-	return func(value any) (any, error) { return f(value.(T)) }
-}
-
-// must makes a rule from a condition. otherwise completes "must" in the error.
-func must[T any](good func(T) bool, otherwise string) rule {
-	return func(value any) (any, error) {
-		if !good(value.(T)) {
-			return nil, errors.New("must " + otherwise)
-		}
-		return value, nil
-	}
-}
-
-// oneOf returns a rule that allows these values. Its error does not name the empty value, which means the default.
-func oneOf(values ...string) rule {
-	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
-	last := len(named) - 1
-	return func(value any) (any, error) {
-		if !slices.Contains(values, reflect.ValueOf(value).String()) {
-			return nil, errors.New("must be " + strings.Join(named[:last], ", ") + " or " + named[last])
-		}
-		return value, nil
-	}
-}
-
-// rules holds the rules for single values, by key. For a list, the rule applies to each item. Values of keys without a
-// rule must be positive.
-var rules = map[string]rule{
-	"share":      oneOf(ShareSession, SharePrincipal, ShareCall, ShareAll),
-	"era":        oneOf(EraAuto, EraLegacy, EraModern),
-	"offer":      oneOf(OfferAll, OfferLegacy, ""),
-	"tools_mode": oneOf(ToolsAll, ToolsSearch, ""),
-	"ready":      oneOf(ReadyAny, ReadyAll),
-	"reload":     oneOf(ReloadOn, ReloadOff),
-	"log_level":  oneOf(LogDebug, LogInfo, LogWarn, LogError),
-	"console":    oneOf(ConsoleOn, ConsolePayloads, ConsoleOff, ""),
-	"place":      oneOf(PlaceHere, PlaceWorkers),
-	"role":       oneOf(cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker),
-	"store_lost": oneOf(StoreLostServe, StoreLostStop),
-	"replay":     oneOf(ReplayOn, ReplayOff),
-
-	"listen": normal(checkListen),
-	"console_listen": normal(func(s string) (string, error) {
-		if s == "" {
-			return "", nil
-		}
-		return checkListen(s)
-	}),
-	"base_path":       normal(address.BasePath),
-	"public_url":      normal(func(s string) (string, error) { return s, checkPublicURL(s) }),
-	"allowed_origins": normal(address.Origin),
-	"allowed_hosts":   normal(address.Host),
-	"forward":         normal(checkForward),
-	"revision": must(func(s string) bool { return s == "" || slices.Contains(era.Supported(), s) },
-		"be one of "+strings.Join(era.Supported(), ", ")),
-	"separator": must(func(s string) bool { return isPlain(s, 8) },
-		"be 1 to 8 letters, digits, '_', '.' and '-': it becomes a part of the names of tools"),
-	"key_prefix": must(func(s string) bool { return isPlain(s, 64) }, "be 1 to 64 letters, digits, '_', '.' and '-'"),
-	"prefix": must(func(s string) bool { return s == "" || isPlain(s, len(s)) },
-		"consist of letters, digits, '_', '.' and '-': it becomes a part of the names of tools"),
-	"drain":     must(func(d time.Duration) bool { return d >= 0 }, "not be negative"),
-	"idle_stop": must(func(d time.Duration) bool { return d >= 0 }, "not be negative"),
-	"lease":     must(func(d time.Duration) bool { return d >= 3*time.Second && d <= time.Minute }, "be 3s to 1m"),
-	"ping": must(func(d time.Duration) bool { return d == 0 || d >= time.Second },
-		"be at least 1s: each quiet connection is asked that often"),
-	"restart_max_pause": must(func(d time.Duration) bool { return d >= time.Second }, "be at least 1s, which is the first pause"),
-}
-
-func checkListen(s string) (string, error) {
-	at := Address(s)
-	return at, address.CheckListen(at)
-}
-
-// RuleOf implements strict.Schema.
-func (*decoder) RuleOf(in reflect.Type, key string) func(any) (any, error) {
-	is := func(others ...reflect.Type) bool {
-		return slices.ContainsFunc(others, func(t reflect.Type) bool { return t.PkgPath() == in.PkgPath() })
-	}
-	switch {
-	case key == "env":
-		return normal(checkVariable)
-	case key == "headers", key == "openapi_headers":
-		return normal(checkHeader)
-	case is(reflect.TypeFor[Config]()):
-		return ruleFor(key)
-	case is(reflect.TypeFor[breaker.Options](), reflect.TypeFor[limits.Options](), reflect.TypeFor[retry.Options](), reflect.TypeFor[cache.Options]()),
-		is(reflect.TypeFor[rest.Config](), reflect.TypeFor[rest.Tool]()) && notZeroInRest[key]:
-		return notZero
-	}
-	return nil
-}
-
-// ruleFor returns the rule for the values of a key.
-func ruleFor(key string) rule {
-	if r := rules[key]; r != nil {
-		return r
-	}
-	return positive
-}
-
-// positive is the rule for keys without a rule of their own: numbers must be at least 1, sizes at least 1KiB, durations
-// longer than 0.
-func positive(value any) (any, error) {
-	switch v := value.(type) {
-	case int:
-		if v < 1 {
-			return nil, errors.New("must be at least 1")
-		}
-	case Size:
-		if v < 1<<10 {
-			return nil, errors.New("must be at least 1KiB")
-		}
-	case time.Duration:
-		if v <= 0 {
-			return nil, errors.New("must be longer than 0")
-		}
-	}
-	return value, nil
-}
-
-// notZero refuses 0. In a program 0 means the default, but the author of a file that writes 0 means none, or no limit.
-func notZero(value any) (any, error) {
-	switch v := reflect.ValueOf(value); v.Kind() {
-	case reflect.Int, reflect.Int64: // durations are Int64
-		if v.IsZero() {
-			return nil, errors.New("must not be 0: leave it out for its default")
-		}
-	}
-	return value, nil
-}
-
-func checkVariable(name string) (string, error) {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return "", fmt.Errorf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(name))
-	}
-	return name, nil
-}
-
-// checkHeader checks the name of a header. The error does not show the name, which may be NAME=SECRET.
-func checkHeader(name string) (string, error) {
-	if !httpguts.ValidHeaderFieldName(name) {
-		return "", errors.New("a key is not the name of a header: write NAME: value")
-	}
-	return name, nil
-}
 
 // Address returns the listen address that a text means. A port alone, such as 8808, means that port on this machine
 // only; :8808 means every network. Other texts stay as they are.
@@ -309,30 +145,14 @@ func (s *Server) kinds() []string {
 // Validate checks settings that a program made, or changed after Load, by the rules for files. It changes nothing, and
 // joins all faults in its error.
 func (c *Config) Validate() error {
-	errs := check("", reflect.ValueOf(c).Elem())
+	all := *c
+	all.Servers = nil // they follow, each with its name
+	errs := setting.Faults(&all, texts)
 	for _, b := range c.breaches() {
 		errs = append(errs, fmt.Errorf("%s %s", b.key, b.rule))
 	}
-	if c.Cluster.Enabled() {
-		for key, value := range map[string]any{
-			"lease":      c.Cluster.Lease,
-			"key_prefix": c.Cluster.KeyPrefix,
-			"store_lost": c.Cluster.StoreLost,
-			"role":       c.Cluster.Role,
-			"replay":     c.Cluster.Replay,
-		} {
-			if _, err := rules[key](value); err != nil {
-				errs = append(errs, fmt.Errorf("cluster: %s %w", key, err))
-			}
-		}
-	}
 	if len(c.Servers) == 0 {
 		errs = append(errs, errors.New("there are no servers"))
-	}
-	for i := range c.OAuth {
-		if f := c.OAuth[i].Front; f != nil {
-			errs = append(errs, f.Validate())
-		}
 	}
 	names, owners := map[string]bool{}, map[string]string{}
 	for i := range c.Servers {
@@ -351,53 +171,12 @@ func (c *Config) Validate() error {
 		if n := len(s.kinds()); n != 1 {
 			errs = append(errs, fmt.Errorf("%sexactly one kind must be set, there are %d", where, n))
 		}
-		errs = append(errs, check(where, reflect.ValueOf(s).Elem())...)
+		for _, err := range setting.Faults(s, texts) {
+			errs = append(errs, fmt.Errorf("%s%w", where, err))
+		}
 		for _, b := range append(s.breaches(), c.checkAmong(s, owners)...) {
 			errs = append(errs, fmt.Errorf("%s%s %s", where, b.key, b.rule))
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// check applies the rules to every field of a Config or a Server, and calls Validate of the parts that have it.
-func check(where string, v reflect.Value) []error {
-	var errs []error
-	for _, f := range setting.Fields(v.Type()) {
-		name, field := f.Key, v.FieldByIndex(f.Index)
-		values := []reflect.Value{field}
-		switch field.Kind() {
-		case reflect.Slice:
-			values = values[:0]
-			for i := range field.Len() {
-				values = append(values, field.Index(i))
-			}
-		case reflect.Pointer, reflect.Struct:
-			if field.Kind() == reflect.Struct && field.CanAddr() {
-				field = field.Addr()
-			}
-			c, ok := field.Interface().(interface{ Validate() error })
-			if field.Kind() != reflect.Pointer || field.IsNil() || !ok {
-				continue
-			}
-			if err := c.Validate(); err != nil {
-				for message := range strings.SplitSeq(err.Error(), "\n") {
-					errs = append(errs, fmt.Errorf("%s%s: %s", where, name, message))
-				}
-			}
-			continue
-		}
-		for _, value := range values {
-			if _, err := ruleFor(name)(value.Interface()); err != nil {
-				shown := fmt.Sprintf("%#v", value)
-				switch v := value.Interface().(type) {
-				case bridge.Forward:
-					shown = strconv.Quote(v.From + " as " + v.To)
-				case fmt.Stringer:
-					shown = v.String()
-				}
-				errs = append(errs, fmt.Errorf("%s%s is %s: %w", where, name, shown, err))
-			}
-		}
-	}
-	return errs
 }

@@ -1,50 +1,12 @@
 package config
 
 import (
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/remote"
-	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
-	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
-
-// defaults are the values that zero values stand for, by the type of the settings. The users of the settings apply the
-// defaults.
-var defaults = func() map[reflect.Type]reflect.Value {
-	all := map[reflect.Type]reflect.Value{}
-	for _, s := range []any{
-		stdio.Config{StopStdin: 2 * time.Second, StopTerm: 3 * time.Second},
-		remote.Config{Transport: remote.TransportAuto, IdleTimeout: 4 * time.Second},
-		rest.Config{Mode: rest.ModeAuto, Attempts: 3, IdleTimeout: 4 * time.Second},
-		rest.Limits{Answer: 100 << 10, Body: 8 << 20, File: 10 << 20, Concurrent: 64},
-		OAuth{ClockSkew: token.DefaultSkew},
-		Introspection{Cache: token.DefaultCache},
-		limits.PerPrincipal{Sessions: 1000, Calls: 512},
-		cache.Options{Stale: time.Hour, Bytes: 16 << 20},
-		breaker.Options{Failures: 5, Percent: 60, Calls: 20, Window: 30 * time.Second, Pause: 5 * time.Second},
-		limits.Options{Calls: 512, Queue: 512, Wait: 30 * time.Second},
-		retry.Options{Attempts: 2},
-	} {
-		all[reflect.TypeOf(s)] = reflect.ValueOf(s)
-	}
-	return all
-}()
-
-// Standard returns the values that zero values in settings of type t stand for. ok is false if a zero value means zero.
-func Standard(t reflect.Type) (v reflect.Value, ok bool) {
-	v, ok = defaults[t]
-	return v, ok
-}
 
 // Origin is the place of a key in the file.
 type Origin struct {

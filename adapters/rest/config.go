@@ -26,7 +26,7 @@ type Config struct {
 	OpenAPI string `yaml:"openapi"`
 	// OpenAPIHeaders are sent with requests for documents to the origin of OpenAPI, if that is a URL.
 	// No other origin and no call gets them.
-	OpenAPIHeaders map[string]string `yaml:"openapi_headers"`
+	OpenAPIHeaders map[string]string `yaml:"openapi_headers" names:"header"`
 	// Document is the document itself, if the configuration contains it. OpenAPI is then its path,
 	// from which references resolve.
 	Document []byte `yaml:"-"`
@@ -50,7 +50,7 @@ type Config struct {
 	// Rules change the operations of the document that they match. Tools win over Rules.
 	Rules []toolset.Rule `yaml:"rules"`
 	// Headers are sent with every request.
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	// Secrets are further values to mask in everything that clients see. For a configuration file,
 	// they are the values from the environment in headers, queries, arguments and base_url.
 	Secrets []string `yaml:"-"`
@@ -65,7 +65,7 @@ type Config struct {
 	// ReadOnly leaves out operations that may change something.
 	ReadOnly bool `yaml:"read_only"`
 	// Mode is ModeAuto, ModeTools or ModeSearch. Empty means ModeAuto.
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"auto" one_of:"auto tools search"`
 	// FlattenBody makes members of bodies arguments of their own.
 	FlattenBody bool `yaml:"flatten_body"`
 	// StrictOutput keeps output schemas as the document has them.
@@ -75,13 +75,13 @@ type Config struct {
 	// Limits bound requests and answers.
 	Limits Limits `yaml:"limits"`
 	// Attempts bounds how often a repeatable request is sent; 3 if 0.
-	Attempts int `yaml:"attempts"`
+	Attempts int `yaml:"attempts" default:"3" min:"1" max:"10"`
 	// Cache is the size of the cache for answers to GET, in bytes. If it is 0, only answers of tools
 	// with a cache setting are cached.
-	Cache toolset.Bytes `yaml:"cache"`
+	Cache toolset.Bytes `yaml:"cache" min:"0B"`
 	// Refresh is the pause between checks of the document for changes; 2 s for files and 5 min for
 	// URLs if 0.
-	Refresh time.Duration `yaml:"refresh"`
+	Refresh time.Duration `yaml:"refresh" min:"1s" usually:"2s for files, 5m for URLs"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
 	// CAFile names a PEM file of authorities that may sign the API's certificate, besides those that
@@ -94,16 +94,16 @@ type Config struct {
 	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
 	// IdleTimeout is how long an unused connection stays open; 4 s if 0.
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle_timeout" default:"4s"`
 }
 
 // Limits bound the calls of an API.
 type Limits struct {
-	Answer     toolset.Bytes `yaml:"answer"`     // of the text in one result; 100 KiB if 0
-	Body       toolset.Bytes `yaml:"body"`       // that are read of one answer; 8 MiB if 0
-	File       toolset.Bytes `yaml:"file"`       // of one file in arguments; 10 MiB if 0
-	Rate       limits.Rate   `yaml:"rate"`       // of requests; no limit if 0
-	Concurrent int           `yaml:"concurrent"` // calls at a time; 64 if 0
+	Answer     toolset.Bytes `yaml:"answer" default:"100KiB"`       // of the text in one result; 100 KiB if 0
+	Body       toolset.Bytes `yaml:"body" default:"8MiB"`           // that are read of one answer; 8 MiB if 0
+	File       toolset.Bytes `yaml:"file" min:"1B" default:"10MiB"` // of one file in arguments; 10 MiB if 0
+	Rate       limits.Rate   `yaml:"rate"`                          // of requests; no limit if 0
+	Concurrent int           `yaml:"concurrent" default:"64"`       // calls at a time; 64 if 0
 }
 
 // Auth has the credentials with which the bridge authenticates to an API.

@@ -27,7 +27,7 @@ type Catalog struct {
 	File string `yaml:"file"`
 	URL  string `yaml:"url"`
 	// Headers are sent with requests for URL only.
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	// Webhook accepts requests with Secret: to read everything again or, without File and URL, with a
 	// new catalogue.
 	Webhook bool   `yaml:"webhook"`

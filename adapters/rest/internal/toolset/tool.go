@@ -73,7 +73,7 @@ type Bytes int64
 
 // ToolLimits are the limits of one tool's calls. 0 means the API's limit.
 type ToolLimits struct {
-	Answer Bytes `yaml:"answer"` // bounds the text of one result
+	Answer Bytes `yaml:"answer" min:"1B"` // bounds the text of one result
 }
 
 // Arg is a new argument of a tool, or a change to one. An argument that the operation lacks is new
