@@ -9,8 +9,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/files"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Cluster lets several instances serve the same clients behind any load balancer.
@@ -118,15 +116,5 @@ func (c *Cluster) check(all *breaches, listen string, works bool) {
 	}
 	if a, err := netip.ParseAddr(strings.Trim(at, "[]")); strings.ContainsAny(at, "/@ ") || err == nil && a.IsUnspecified() {
 		add("advertise", "must be HOST or HOST:PORT, an address of this instance")
-	}
-}
-
-// resolveCluster checks that the file CAFile can be read.
-func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
-	if c.CAFile != "" {
-		c.CAFile = d.absolute(c.CAFile)
-		if _, err := readFile(c.CAFile); err != nil {
-			d.unusable(sec, "ca_file", files.Reason(err).Error())
-		}
 	}
 }

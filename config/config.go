@@ -1,29 +1,24 @@
-// Package config reads the bridge's configuration file: addresses to listen on, limits, and the servers to publish. The
-// file is YAML or JSON, or the mcpServers file of a desktop client. docs/configuration.md and the folder beside it are
-// its reference.
-//
-// Reading is strict: one run reports all faults of a file with their lines, such as unknown keys, duplicates, wrong
-// types and missing variables. A value may contain variables of the environment (${NAME}, ${NAME:-default}). The
-// package replaces them after parsing, so a value cannot add structure. Messages show the text of the file, never the
-// value, which may be a secret.
-//
-// The package neither connects to a server nor starts one.
 package config
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
-	"github.com/mcp-bridge/bridge/adapters/stdio"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/internal/setting"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Config holds the settings of a configuration file, with defaults for what the file does not set.
@@ -135,61 +130,6 @@ type Config struct {
 	files   map[string]string            `yaml:"-"` // digests of files that settings of servers name, by path
 }
 
-// Server is one server of the file. Exactly one of its pointer fields, or Adapter, is set: the kind of the server,
-// which says how the bridge reaches the server.
-type Server struct {
-	// Name is the server's part of the URL: lower-case letters, digits and '-'.
-	Name string `yaml:"-"`
-	// Adapter is a kind of server that only a program can set. Package inprocess makes an Adapter from a server of the
-	// official SDK.
-	Adapter bridge.Adapter `yaml:"-"`
-	// Unusable is the reason that the server is out of service: a variable that its settings need is not set, or a file
-	// that they name cannot be used. Then the other settings are incomplete. Empty means that the settings can be used.
-	Unusable string `yaml:"-"`
-	// Stdio runs the server as a child process.
-	Stdio *stdio.Config `yaml:"stdio" effect:"renew"`
-	// HTTP reaches a remote server over Streamable HTTP, or over HTTP+SSE if the server supports no other transport.
-	HTTP *remote.Config `yaml:"http" effect:"renew"`
-	// SSE reaches a remote server over HTTP+SSE.
-	SSE *remote.Config `yaml:"sse" effect:"renew"`
-	// Rest turns an HTTP API into a server.
-	Rest *rest.Config `yaml:"rest" effect:"renew"`
-	// Era is the era of the protocol between bridge and server: EraAuto (the default), EraLegacy or EraModern. HTTP+SSE
-	// is always legacy.
-	Era string `yaml:"era" effect:"next" default:"auto" one_of:"auto legacy modern"`
-	// Revision is the newest revision that the bridge offers to the server. A modern revision excludes legacy ones.
-	// Default: the newest that both sides know.
-	Revision string `yaml:"revision" effect:"next" text:"revision"`
-	gateway.ServerSettings
-	// Place decides which of several instances runs the server's child processes: PlaceHere (the default) or
-	// PlaceWorkers.
-	Place string `yaml:"place" effect:"next" default:"here" one_of:"here workers"`
-	// Forward lists the client headers that the bridge forwards to the server: as headers, or as environment variables
-	// of a child process. Default: none.
-	Forward []bridge.Forward `yaml:"forward" effect:"next"`
-	// Scopes are the scopes that a token needs for calls of the server. Default: none.
-	Scopes Scopes `yaml:"scopes" effect:"live"`
-	// Identity maps names to claims of the caller's token. The server gets each claim under its name: in a header, or
-	// for a child process in an environment variable. Default: none.
-	Identity map[string]string `yaml:"identity" effect:"renew"`
-	// Restart makes the bridge start a failed server again at its next use. Default true.
-	Restart bool `yaml:"restart" effect:"live" default:"true"`
-	// Timeout is the time limit of a call without progress; progress resets it. Default 300s.
-	Timeout time.Duration `yaml:"timeout" effect:"live" default:"5m"`
-	// MaxTimeout is the time limit of a call, with or without progress. Default 1h.
-	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live" default:"1h"`
-	// IdleStop is the idle time after which the bridge closes a connection. 0 means never, as does "off" in a file.
-	// Default: never with ShareSession, since the server may hold state of the client; otherwise 10m.
-	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next" min:"0s"`
-}
-
-// EraAuto, EraLegacy and EraModern are the values of Server.Era.
-const (
-	EraAuto   = string(conn.EraAuto)   // the bridge detects the era
-	EraLegacy = string(conn.EraLegacy) // revisions with a handshake and sessions, up to 2025-11-25
-	EraModern = string(conn.EraModern) // revisions without handshake and sessions, from 2026-07-28
-)
-
 // OfferAll and OfferLegacy are the values of Config.Offer and Server.Offer. Like the next ones, they have no type, so
 // that they are also values of flags.
 const (
@@ -201,14 +141,6 @@ const (
 const (
 	ToolsAll    = "all"    // the list has all tools
 	ToolsSearch = "search" // the list has search_tools, read_tool and call_tool
-)
-
-// ShareSession, SharePrincipal, ShareCall and ShareAll are the values of Server.Share.
-const (
-	ShareSession   = "session"   // one connection for each session
-	SharePrincipal = "principal" // one connection for each principal
-	ShareCall      = "call"      // one connection for each call, closed afterwards
-	ShareAll       = "all"       // one connection for all callers
 )
 
 // Default returns the settings of a file that sets nothing. It has no servers, although a file needs at least one.
@@ -230,4 +162,168 @@ func DefaultServer(name string, share gateway.Share) Server {
 		s.IdleStop = 10 * time.Minute
 	}
 	return s
+}
+
+// ReadyAny and ReadyAll are the values of Config.Ready.
+const (
+	ReadyAny = "any" // one working server is enough
+	ReadyAll = "all" // all servers have to work
+)
+
+// ReloadOn and ReloadOff are the values of Config.Reload.
+const (
+	ReloadOn  = "on"  // after a change of the file, and on request
+	ReloadOff = "off" // only on request: by a signal or over HTTP
+)
+
+// LogDebug, LogInfo, LogWarn and LogError are the values of Config.LogLevel.
+const (
+	LogDebug = "debug"
+	LogInfo  = "info"
+	LogWarn  = "warn"
+	LogError = "error"
+)
+
+// ConsoleOn, ConsolePayloads and ConsoleOff are the values of Config.Console.
+const (
+	ConsoleOn       = "on"
+	ConsolePayloads = "payloads" // on, and it shows the contents of messages
+	ConsoleOff      = "off"
+)
+
+// Open reports whether other machines can reach the bridge, and use everything without a key.
+func (c *Config) Open() bool { return !Loopback(c.Listen) && len(c.Access) == 0 }
+
+// OperatorsListen returns the address that serves the page and the API for operators.
+func (c *Config) OperatorsListen() string { return cmp.Or(c.ConsoleListen, c.Listen) }
+
+// SeesAll reports whether the principal may see the state of all servers: it is an operator, or may use all servers.
+func (c *Config) SeesAll(principal string) bool {
+	for _, a := range c.Access {
+		if a.Name == principal {
+			return a.Operator || len(a.Servers) == 0
+		}
+	}
+	return false
+}
+
+// Grants returns the grants by principal, or nil without access rules. A rule for users also has its grant under the
+// prefix of the principals of its users.
+func (c *Config) Grants() map[string]filter.Grant {
+	if len(c.Access) == 0 {
+		return nil
+	}
+	all := map[string]filter.Grant{}
+	for _, a := range c.Access {
+		g := filter.Grant{
+			Servers: a.Servers,
+			Allow:   a.Tools.Allow,
+			Deny:    a.Tools.Deny,
+		}
+		all[a.Name] = g
+		if a.users() {
+			all[a.Name+"/"] = g
+		}
+	}
+	return all
+}
+
+// GatewayGroups returns the groups as package gateway has them, sorted by name.
+func (c *Config) GatewayGroups() (all []gateway.Group) {
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		g := c.Groups[name]
+		all = append(all, gateway.Group{
+			Name:    name,
+			Servers: g.Servers,
+			Allow:   g.Tools.Allow,
+			Deny:    g.Tools.Deny,
+			Listing: g.Listing,
+		})
+	}
+	return all
+}
+
+// userRules returns the access rules for users in their order.
+func (c *Config) userRules() (all []Access) {
+	for _, a := range c.Access {
+		if a.users() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// Redact returns text, with references such as ${NAME} in place of values from the environment.
+func (c *Config) Redact(text string) string { return strict.Redact(text, c.secrets) }
+
+// Origin is the place of a key in the file.
+type Origin struct {
+	// Line is the line of the key, from 1.
+	Line int
+	// Variables are the names of the environment variables in the text of the key's value.
+	Variables []string
+}
+
+// Origin returns where the file has a key, such as limits.calls, of the server of that name. An empty name means the
+// file's own keys. ok is false if the file does not have the key.
+func (c *Config) Origin(server, key string) (at Origin, ok bool) {
+	at, ok = c.origins[server][key]
+	return at, ok
+}
+
+// FaultsOf turns an error of the adapter of an HTTP API into faults with lines of the file.
+func (c *Config) FaultsOf(server string, err error) Faults {
+	where := fmt.Sprintf("server %q: rest: ", server)
+	if wrong, ok := errors.AsType[rest.Faults](err); ok {
+		var all Faults
+		for _, f := range wrong {
+			line := f.Line
+			if line == 0 {
+				line = c.lineOf(server, f.String())
+			}
+			all = append(all, Fault{
+				File:    c.name,
+				Line:    line,
+				Message: where + f.String(),
+			})
+		}
+		return all
+	}
+	line := c.lineOf(server, err.Error())
+	message := where + err.Error()
+	if errors.Is(err, fs.ErrNotExist) { // the warning of Load shows the path as the file has it
+		for _, w := range c.Warnings {
+			text, found := strings.CutPrefix(w, fmt.Sprintf("%s:%d: ", c.name, line))
+			if found && strings.HasPrefix(text, where+"openapi is ") {
+				message = text
+			}
+		}
+	}
+	return Faults{{
+		File:    c.name,
+		Line:    line,
+		Message: message,
+	}}
+}
+
+// lineOf returns the line of the key under rest with which text, an error of the adapter, begins. If the file does not
+// have that key, lineOf returns the line of openapi or of rest, or 0.
+func (c *Config) lineOf(server, text string) int {
+	key, _, _ := strings.Cut(text, ": ")
+	for _, name := range []string{"rest." + key, "rest.openapi", "rest"} {
+		if found, ok := c.Origin(server, name); ok {
+			return found.Line
+		}
+	}
+	return 0
+}
+
+// Group offers some of the servers as one, at an address of its own.
+type Group struct {
+	// Servers are the names of its servers; at least one.
+	Servers []string `yaml:"servers"`
+	// Tools choose among the tools of the servers, by the names that clients see at the aggregate. Default: all.
+	Tools Choice `yaml:"tools"`
+	// Listing decides how the group offers its tools, as in Config.
+	gateway.Listing
 }

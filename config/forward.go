@@ -150,3 +150,6 @@ func (s *Server) valueRule(to string) string {
 	return "becomes a variable that some program may read for what it runs: choose a name that begins with " + strings.Join(valuePrefixes, " or ") +
 		" or ends with " + strings.Join(valueEnds, ", ") + "; or give it a value in the server's env, too"
 }
+
+// credentials are the headers that hold credentials.
+var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}

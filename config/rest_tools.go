@@ -95,13 +95,6 @@ func (d *decoder) failure(s *strict.Slot, n *yaml.Node, into *failure) bool {
 	return ok
 }
 
-// whole is Inner, but also reports false if one of the keys has a fault.
-func (d *decoder) whole(s *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
-	before := len(d.Faults)
-	sec, ok := d.Inner(s, n, into)
-	return sec, ok && len(d.Faults) == before
-}
-
 // restTools reads the tools of an HTTP API, and adds the faults that rest finds in them.
 func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)

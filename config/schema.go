@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"os"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,38 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Fault is one fault of a file, with its line.
-type Fault = strict.Fault
-
-// Faults is the error of Load and Parse: all faults of the file, in the order of lines.
-type Faults = strict.Faults
-
-// A decoder turns one file into a Config. It embeds the strict decoder, and adds the rules of our settings.
-type decoder struct {
-	*strict.Decoder
-	dir       string             // folder of the file; "" if the decoder may read no other files
-	sent      []sent             // values from the environment that servers of the kind rest send in headers, queries or arguments
-	documents map[*string][]byte // inline documents, by the field that otherwise holds the document's address
-	sections  []*strict.Section  // sections of the servers, in the order of Config.Servers
-	off       []string           // names of servers with enabled: false
-	proxy     *strict.Entry      // key mcpProxy of a file of TBXark's mcp-proxy, or nil
-	tokens    []int              // lines of the tokens in such a file, in the order of their rules in Config.Access
-	programs  map[string]error   // result of executable, by path
-	argument  string             // the last argument that noteSecret saw, if the next text follows it
-	spares    bool               // a variable that is not set costs only its server
-	secret    *strict.Slot       // the first secret that is written in the file; nil without one
-}
-
 var _ strict.Schema = (*decoder)(nil)
-
-func newDecoder(file, dir string, env func(string) (string, bool)) *decoder {
-	if env == nil {
-		env = os.LookupEnv
-	}
-	d := &decoder{dir: dir, programs: map[string]error{}}
-	d.Decoder = strict.New(file, "mcp-bridge", env, d)
-	return d
-}
 
 // Special implements strict.Schema.
 func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known bool) {
@@ -72,7 +40,12 @@ func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known boo
 		return d.argumentChange(s, n, into), true
 	case **stdio.Config:
 		if strict.Kind(n) == strict.String {
-			return d.shortCommand(s, strict.Resolve(n).Value, into), true
+			sec, ok := d.shortCommand(s, strict.Resolve(n).Value, into)
+			if ok {
+				d.CheckStruct(sec, *into)
+				s.Section.Adopt(s.Label, sec)
+			}
+			return ok, true
 		}
 	case **remote.Config:
 		if strict.Kind(n) == strict.String { // http: URL
@@ -88,6 +61,33 @@ func (d *decoder) Special(s *strict.Slot, n *yaml.Node, into any) (ok, known boo
 		}
 	}
 	return d.restValue(s, n, into)
+}
+
+// restValue reads the values that only the kind rest has. For other values known is false.
+func (d *decoder) restValue(s *strict.Slot, n *yaml.Node, v any) (ok, known bool) {
+	switch into := v.(type) {
+	case *string:
+		if s.Label == "openapi" && strict.Kind(n) == strict.Map {
+			return d.document(s, n, into), true
+		}
+	case *rest.Auth:
+		return d.auth(s, n, into), true
+	case *[]string: // in a match, a text stands for a list of one
+		if strict.Kind(n) == strict.String && strings.HasSuffix(s.Section.Where, ": match: ") {
+			got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
+			*into = []string{got.Value}
+			return ok, true
+		}
+	case *[]rest.Rule:
+		return d.restRules(s, n, into), true
+	case *[]rest.Tool:
+		return d.restTools(s, n, into), true
+	case *[]rest.Arg:
+		return d.restArgs(s, n, into), true
+	case *failure:
+		return d.failure(s, n, into), true
+	}
+	return false, false
 }
 
 // CheckStruct validates the settings v, and checks the files that they name.
@@ -158,14 +158,6 @@ func (*decoder) Form(t reflect.Type) (expected string, parse func(strict.Text) (
 	return "", nil
 }
 
-func isOn(t strict.Text) bool {
-	return t.Value == "on" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "true")
-}
-
-func isOff(t strict.Text) bool {
-	return t.Value == "off" || t.Kind == strict.Bool && strings.EqualFold(t.Value, "false")
-}
-
 // Texts implements strict.Schema.
 func (*decoder) Texts() setting.Texts { return texts }
 
@@ -203,4 +195,30 @@ func (*decoder) Meant(key string, valid []string) string {
 		}
 	}
 	return best
+}
+
+// CheckText looks for parts of a text that only a shell would replace. In a path they are a fault, elsewhere a warning.
+// Messages do not show the text, which may be a secret.
+func (d *decoder) CheckText(s *strict.Slot, text string) error {
+	before := d.argument
+	d.noteSecret(s, text)
+	warned := d.warnSpelling(s, before, text)
+	home, variable := OfShell(text)
+	const braces = "$NAME has no meaning here: write ${NAME}, with braces"
+	label, _, _ := strings.Cut(s.Label, ": item ")
+	switch {
+	case !home && !variable:
+	case slices.Contains([]string{"command", "cwd", "env_file", "ca_file", "cert_file", "key_file", "key_files", "token_file", "state_dir", "keep_dir"}, label):
+		if home {
+			return errors.New("~ has no meaning here: write ${HOME} for the home folder")
+		}
+		return errors.New(braces)
+	case home && strings.HasPrefix(s.Label, "args: item "):
+		d.Warn(s.Line, "%s%s begins with ~, which reaches the server unchanged, since there is no shell: write ${HOME} for the home folder", s.Section.Where, s.Label)
+	case warned:
+	case bare.MatchString(text), // in a longer text, such as a password, a $NAME may be meant literally
+		variable && slices.ContainsFunc([]string{"args: item ", "env: ", "headers: ", "openapi_headers: "}, func(key string) bool { return strings.HasPrefix(s.Label, key) }):
+		d.Warn(s.Line, "%s%s has a $NAME without braces, which stays unchanged: to take it from the environment, write ${NAME}", s.Section.Where, s.Label)
+	}
+	return nil
 }

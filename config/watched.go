@@ -1,12 +1,7 @@
 package config
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"os"
 	"slices"
-
-	"github.com/mcp-bridge/bridge/internal/files"
 )
 
 // settingFile is a file whose content is a part of a server's settings, such as a certificate. Files that the server
@@ -65,25 +60,4 @@ func (c *Config) digestFiles() {
 			}
 		}
 	}
-}
-
-// Stream reports whether path is a pipe or a device, such as a terminal. To read it may block, or take input from
-// another reader.
-func Stream(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && !info.Mode().IsRegular() && !info.IsDir() && path != os.DevNull
-}
-
-// Digest returns a digest of the content of a file. For a file that cannot be read, and for a Stream, it returns a text
-// that says so.
-func Digest(path string) string {
-	if Stream(path) {
-		return "unreadable: it can be read only once"
-	}
-	data, err := readFile(path)
-	if err != nil {
-		return "unreadable: " + files.Reason(err).Error()
-	}
-	sum := sha256.Sum256(data)
-	return hex.EncodeToString(sum[:])
 }

@@ -1,56 +1,60 @@
 package config
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
+	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
-// Scopes are the scopes that a token needs for calls of a server. Callers with keys need none. Patterns match the names
-// that clients see at the server's own address, and the URIs of resources. If several patterns match, the token needs
-// the scopes of all of them.
-type Scopes struct {
-	// All are the scopes for every call.
-	All Words `yaml:"all"`
-	// Tools, Prompts and Resources hold additional scopes, by pattern.
-	Tools     map[string]Words `yaml:"tools"`
-	Prompts   map[string]Words `yaml:"prompts"`
-	Resources map[string]Words `yaml:"resources"`
-}
-
-// Forwards returns what the server gets of a client's request: the entries of Forward, the claims of Identity, and the
-// token if the bridge exchanges it.
-func (s *Server) Forwards() []bridge.Forward {
-	if len(s.Identity) == 0 && !s.Exchanges() {
-		return s.Forward
+// checkAmong returns the rules about a server that are broken together with other parts of the configuration. owners
+// maps the prefixes of the servers that were checked before to their names.
+func (c *Config) checkAmong(s *Server, owners map[string]string) (all breaches) {
+	if owner, taken := owners[s.Prefix]; taken && owner != s.Name {
+		all.add("prefix", "is that of server %q too: choose another one, since the names of their tools would be the same", owner)
+	} else if s.Prefix != "" {
+		owners[s.Prefix] = s.Name
 	}
-	all := slices.Clone(s.Forward)
-	if s.Exchanges() {
-		all = append(all, bridge.Forward{Token: true})
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Identity)) {
-		to := name
-		if s.Stdio == nil {
-			to = http.CanonicalHeaderKey(name)
-		}
-		all = append(all, bridge.Forward{Claim: s.Identity[name], To: to})
+	c.checkIdentity(&all, s)
+	c.checkReferences(&all, s)
+	switch {
+	case s.Place != PlaceWorkers:
+	case s.Stdio == nil:
+		all.add("place", "cannot be workers for this server: leave it out, since only stdio has a process that workers can run")
+	case !c.Cluster.Enabled():
+		all.add("place", "is workers, which needs a cluster: add cluster, or leave place out")
 	}
 	return all
 }
 
-// Exchanges reports whether the bridge exchanges each caller's token for a token of the server.
-func (s *Server) Exchanges() bool {
-	c := s.Remote()
-	return c != nil && c.OAuth != nil && c.OAuth.Exchange != "" || s.Rest != nil && s.Rest.Auth.Exchanges()
+// checkGroups adds the broken rules about groups. Their names are those of addresses, as the names of servers are.
+func (c *Config) checkGroups(all *breaches) {
+	for _, name := range slices.Sorted(maps.Keys(c.Groups)) {
+		group := "groups: " + name
+		if err := checkName(name); err != nil {
+			all.add(group, "is no name for an address: %s", strings.Replace(err.Error(), "a server's", "a group's", 1))
+		}
+		is := func(name string) func(Server) bool { return func(s Server) bool { return s.Name == name } }
+		if slices.ContainsFunc(c.Servers, is(name)) || slices.Contains(c.off, name) {
+			all.add(group, "is the name of a server too: choose another one, since both have the address /%s/mcp", name)
+		}
+		if len(c.Groups[name].Servers) == 0 {
+			all.add(group, "has no servers: name at least one")
+		}
+		for i, one := range c.Groups[name].Servers {
+			if !slices.ContainsFunc(c.Servers, is(one)) && !slices.Contains(c.off, one) {
+				all.add(fmt.Sprintf("%s: servers: item %d", group, i+1), "is %q, but there is no such server", strict.Clip(one))
+			}
+		}
+	}
 }
-
-// credentials are the headers that hold credentials.
-var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}
 
 // checkIdentity adds the broken rules about scopes, identity and exchanged tokens of a server.
 func (c *Config) checkIdentity(all *breaches, s *Server) {
@@ -124,4 +128,22 @@ func (c *Config) checkIdentity(all *breaches, s *Server) {
 			all.add("identity: "+name, "%s", rule)
 		}
 	}
+}
+
+// checkReferences adds the broken rules of references to the caller in the values of arguments.
+func (c *Config) checkReferences(all *breaches, s *Server) {
+	s.references(func(key, reference string) {
+		claim, isClaim := strings.CutPrefix(reference, arguments.Claim)
+		header, isHeader := strings.CutPrefix(reference, arguments.Header)
+		switch {
+		case isHeader && !slices.ContainsFunc(s.Forward, func(f bridge.Forward) bool { return strings.EqualFold(f.From, header) }):
+			all.add(key, "needs the header %q in forward: the bridge reads no other header of clients", strict.Clip(header))
+		case isClaim && len(c.OAuth) == 0:
+			all.add(key, "is about tokens and needs oauth, the list of their issuers")
+		case reference == arguments.Caller && len(c.Access) == 0:
+			all.add(key, "needs access: without it, callers have no names")
+		case !isHeader && (!isClaim || claim == "") && reference != arguments.Caller && reference != "caller.file":
+			all.add(key, "has ${%s}, which is no reference: write ${caller.name}, ${caller.claims.NAME} or ${header.NAME}", strict.Clip(reference))
+		}
+	})
 }
