@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/metric"
@@ -144,22 +145,28 @@ const (
 )
 
 // Default returns the settings of a file that sets nothing. It has no servers, although a file needs at least one.
-func Default() Config {
-	var c Config
-	setting.Fill(&c)
-	setting.Fill(&c.Cluster)
-	return c
-}
+func Default() Config { return defaults() }
+
+// defaults and serverDefaults hold the defaults of the tags, which a large file needs for each of its servers.
+var (
+	defaults = sync.OnceValue(func() (c Config) {
+		setting.Fill(&c)
+		setting.Fill(&c.Cluster)
+		return c
+	})
+	serverDefaults = sync.OnceValue(func() (s Server) {
+		setting.Fill(&s)
+		return s
+	})
+)
 
 // DefaultServer returns the settings of a server that sets only share, on which the default of IdleStop depends. An
 // empty share means ShareSession. The result has no kind.
 func DefaultServer(name string, share gateway.Share) Server {
-	s := Server{Name: name}
-	s.Share = share
-	setting.Fill(&s)
-	s.Prefix = name + Default().Separator
-	if s.Share != ShareSession {
-		s.IdleStop = 10 * time.Minute
+	s := serverDefaults()
+	s.Name, s.Prefix = name, name+defaults().Separator
+	if share != "" && share != ShareSession {
+		s.Share, s.IdleStop = share, 10*time.Minute
 	}
 	return s
 }

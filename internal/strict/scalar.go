@@ -20,11 +20,10 @@ type Slot struct {
 	Section *Section
 	Label   string // the key, and the item of a list: "args: item 2"
 	Line    int
-	Loose   bool // a text that may also be a number or true
-	// Field has the rules for the value, or for the names of a table; nil without rules. Item means that the value is an
-	// item of the field's list.
+	// Field has the rules for the value, or for the names of a table; nil without rules.
 	Field *setting.Field
-	Item  bool
+	Item  bool // an item of the field's list
+	Loose bool // a text that may also be a number or true
 }
 
 // Value reads n into v. It reports whether n has the form of v.
@@ -79,15 +78,18 @@ func (s *Slot) off() bool { return s.Field != nil && s.Field.Form == "off" && !s
 // ruled returns a value in its normal form, or why the field of the slot does not allow the value. was is the value
 // before: if it is zero, then zero stands for a default.
 func (d *Decoder) ruled(s *Slot, value any, was reflect.Value) (any, error) {
-	v := reflect.ValueOf(value).Convert(was.Type())
+	v := reflect.ValueOf(value)
+	if v.Type() != was.Type() {
+		v = v.Convert(was.Type())
+	}
 	unset := !s.Item && was.IsZero() && v.IsZero()
 	switch v.Kind() {
 	case reflect.String:
 		if unset {
 			return value, nil
 		}
-		if err := s.Field.Rule(v); err != nil {
-			return nil, err
+		if err := s.Field.Rule(v); err != nil || s.Field.Text == "" {
+			return value, err
 		}
 		return s.Field.Normal(v.String(), d.schema.Texts())
 	case reflect.Int, reflect.Int64:
