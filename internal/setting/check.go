@@ -70,7 +70,7 @@ func (f *Field) number(v reflect.Value) string {
 	return "be at least " + show(least)
 }
 
-// Normal returns the normal form of a text of the field, by the tags text and max.
+// Normal returns the normal form of a text of the field, by the tag text.
 func (f *Field) Normal(s string, texts Texts) (string, error) {
 	if f.Text == "" || s == "" && f.Type.Kind() == reflect.String && !f.Default.IsValid() {
 		return s, nil

@@ -102,12 +102,7 @@ func read(s reflect.StructField, key, form string) *Field {
 		if !ok {
 			return nil
 		}
-		n := int64(0)
-		if s.Type.Kind() == reflect.String { // the length of a text
-			n, _ = strconv.ParseInt(text, 10, 64)
-		} else {
-			n = parse(s, text).Int()
-		}
+		n := parse(s, text).Int()
 		return &n
 	}
 	f.Min, f.Max = bound("min"), bound("max")
