@@ -1,10 +1,14 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
 	"maps"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -13,9 +17,12 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/address"
 )
@@ -127,14 +134,100 @@ func (a *Auth) Exchanges() bool {
 
 // These are the values of Config.Mode.
 const (
-	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
-	ModeTools  = "tools"  // all tools are listed
-	ModeSearch = "search" // tools are found and not listed, as with tools_mode: search of the server
+	ModeAuto   = tools.ModeAuto   // ModeTools, unless the list is longer than 64 KiB without output schemas
+	ModeTools  = tools.ModeTools  // all tools are listed
+	ModeSearch = tools.ModeSearch // tools are found and not listed, as with tools_mode: search of the server
 )
 
-// autoLimit bounds the list of all tools that ModeAuto offers, in bytes. Models read the whole list
-// at each turn.
-const autoLimit = 64 << 10
+// Catalog names the source of a catalogue, whose tools change while the bridge runs. Package catalog
+// describes its form. The zero value means no catalogue.
+type Catalog struct {
+	// File or URL is the source of the catalogue. At most one of them is set.
+	File string `yaml:"file"`
+	URL  string `yaml:"url"`
+	// Headers are sent with requests for URL only.
+	Headers map[string]string `yaml:"headers"`
+	// Webhook accepts requests with Secret: to read everything again or, without File and URL, with a
+	// new catalogue.
+	Webhook bool   `yaml:"webhook"`
+	Secret  string `yaml:"secret"`
+	// Retry allows the bridge to repeat requests of tools that the catalogue declares harmless, even
+	// with methods such as POST.
+	Retry bool `yaml:"retry"`
+}
+
+// minSecret is the shortest Secret of a webhook, in bytes.
+const minSecret = 16
+
+func (c *Catalog) exists() bool { return c.File != "" || c.URL != "" || c.Webhook }
+
+// location returns the source of the catalogue; empty if a webhook sends the catalogue.
+func (c *Catalog) location() string {
+	if c.URL != "" {
+		return c.URL
+	}
+	return c.File
+}
+
+// faults returns the faults in the settings.
+func (c *Catalog) faults() []string {
+	var all []string
+	add := func(text string) { all = append(all, "catalog: "+text) }
+	if u, err := url.Parse(c.URL); c.URL != "" && (!address.IsHTTP(c.URL) || err != nil || u.Host == "" || u.User != nil) {
+		add("url must be a URL such as https://flows.example.com/tools.json, without a password")
+	}
+	if c.File != "" && c.URL != "" {
+		add("file and url are both set: remove one")
+	}
+	if len(c.Headers) > 0 && c.URL == "" {
+		add("headers are of no use without url")
+	}
+	for _, fault := range headerFaults(c.Headers) {
+		add(fault)
+	}
+	if c.Retry && !c.exists() {
+		add("retry is of no use without file, url or webhook")
+	}
+	switch {
+	case c.Webhook && len(c.Secret) < minSecret:
+		add(fmt.Sprintf("secret must have at least %d characters: whoever knows it can change the tools", minSecret))
+	case c.Secret != "" && !c.Webhook:
+		add("secret is of no use without webhook: true")
+	}
+	return all
+}
+
+// missing reports whether the file does not exist. Its writer may start after the bridge.
+func (c *Catalog) missing() bool {
+	_, err := os.Stat(c.File)
+	return c.File != "" && errors.Is(err, fs.ErrNotExist)
+}
+
+// Options are settings that do not belong to the API itself.
+type Options struct {
+	Log *slog.Logger // nil means slog.Default()
+	// Timeout bounds a call with all its attempts; 30 s if 0.
+	Timeout time.Duration
+	// MaxTimeout bounds the timeouts of tools; no limit if 0.
+	MaxTimeout time.Duration
+	// Breaker says when a failing host gets no more requests.
+	Breaker breaker.Options
+	// Forward are the callers' headers to pass on, as wire.Options.Forward.
+	Forward []string
+	// Identity are those of Forward that identify the caller. No argument sets them.
+	Identity []string
+	// Prefix is the length of the prefix that tool names will get, in bytes. Names are cut so that
+	// both together have at most 64 bytes.
+	Prefix int
+	// Shows reports whether clients may see the tool of that name. If it is nil, they may see all. Hidden tools take no
+	// memory, and do not count for ModeAuto.
+	Shows func(name string) bool
+	// Reads reports whether clients may read the resource at that URI. If it is nil, they may read
+	// all. Only this package can apply it to files in arguments.
+	Reads func(uri string) bool
+	// MaxMessage bounds a result, in bytes; 16 MiB if 0.
+	MaxMessage int
+}
 
 // Sends reports whether Headers or Auth set a header of that name, or of a name that servers may take
 // for the same.
@@ -321,3 +414,75 @@ func (c *Config) http() remote.Config {
 		IdleTimeout: c.IdleTimeout,
 	}
 }
+
+// documents returns the options for reading the API's texts.
+func (c *Config) documents(log *slog.Logger) document.Options {
+	return document.Options{
+		Location:       c.OpenAPI,
+		Data:           c.Document,
+		Headers:        c.OpenAPIHeaders,
+		Overlays:       c.Overlays,
+		Origins:        c.origins(),
+		Folders:        c.folders(),
+		KeepDir:        c.KeepDir,
+		Catalog:        c.Catalog.location(),
+		CatalogHeaders: c.Catalog.Headers,
+		HTTP:           c.http(),
+		Log:            log,
+	}
+}
+
+// settings returns the settings of the API's tools, for the server of that name.
+func (c *Config) settings(name string, o *Options) (*tools.Settings, error) {
+	return tools.New(tools.Settings{
+		API:            c.wire(name, o),
+		Location:       c.OpenAPI,
+		Args:           c.Args,
+		Rules:          c.Rules,
+		Entries:        c.Tools,
+		Expose:         c.Expose,
+		ReadOnly:       c.ReadOnly,
+		Mode:           c.Mode,
+		FlattenBody:    c.FlattenBody,
+		StrictOutput:   c.StrictOutput,
+		Pick:           c.Pick,
+		Cache:          int(c.Cache),
+		Attempts:       c.Attempts,
+		RetryPublished: c.Catalog.Retry,
+		Secrets:        c.Secrets,
+		Prefix:         o.Prefix,
+		Shows:          o.Shows,
+		MaxMessage:     o.maxMessage(),
+	})
+}
+
+// wire returns the options for calling the API, without those that depend on its document.
+func (c *Config) wire(name string, o *Options) wire.Options {
+	most := o.maxMessage()
+	return wire.Options{
+		Name:        name,
+		BaseURL:     c.BaseURL,
+		Variables:   c.Variables,
+		HTTP:        c.http(),
+		Headers:     c.Headers,
+		Credentials: c.Auth.Schemes,
+		Default:     c.Auth.Default,
+		Trusted:     c.origins(),
+		Forward:     o.Forward,
+		Withheld:    o.Identity,
+		Timeout:     o.Timeout,
+		MaxTimeout:  o.MaxTimeout,
+		Retries:     toolset.Retries(c.Attempts),
+		Rate:        c.Limits.Rate,
+		Concurrent:  c.Limits.Concurrent,
+		Breaker:     o.Breaker,
+		MaxAnswer:   min(cmp.Or(int(c.Limits.Answer), 100<<10), most/4),
+		// In a result, a binary answer takes four bytes for three, and a text may occur again as structured content.
+		MaxBody: min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3),
+		MaxFile: int(c.Limits.File),
+		Log:     o.Log,
+	}
+}
+
+// maxMessage returns how many bytes a result may have.
+func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }

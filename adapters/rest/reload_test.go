@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -281,42 +280,4 @@ func TestReloadBesideFailure(t *testing.T) {
 	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
 	s.set("/tools", flows("two"))
 	eventually(t, "the change of the catalogue", func() bool { return strings.HasSuffix(names(t, up), "two") })
-}
-
-// A file that was just written is read again; one with a time far in the future is not.
-func TestWatchFuture(t *testing.T) {
-	path := file(t, "x")
-	for _, test := range []struct {
-		ahead time.Duration
-		want  bool
-	}{{0, true}, {-time.Minute, false}, {time.Hour, false}} {
-		at := time.Now().Add(test.ahead)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-		if got := watch(nil, []string{path}, stampFiles([]string{path})).filesChanged(); got != test.want {
-			t.Errorf("written %v from now: to be read again: %t, want %t", test.ahead, got, test.want)
-		}
-	}
-}
-
-// A text that is no longer referenced is forgotten.
-func TestWatchForgets(t *testing.T) {
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
-	defer site.Close()
-	c := Config{OpenAPI: site.URL + "/a"}
-	f, err := c.newFetcher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.client.Close()
-	for _, path := range []string{"/a", "/b", "/c"} {
-		if _, err := f.Fetch(t.Context(), site.URL+path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	watch(f, []string{site.URL + "/a", "file.yaml", site.URL + "/c"}, moment{})
-	if got, want := slices.Sorted(maps.Keys(f.seen)), []string{site.URL + "/a", site.URL + "/c"}; !slices.Equal(got, want) {
-		t.Errorf("known are %s, want %s", got, want)
-	}
 }

@@ -23,15 +23,12 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 )
 
-const (
-	// MaxBytes bounds a catalogue, in bytes.
-	MaxBytes = 8 << 20
-	// MaxTools bounds the tools of a catalogue.
-	MaxTools = 5000
-)
+// MaxTools bounds the tools of a catalogue.
+const MaxTools = 5000
 
 // Tool is a tool of a catalogue.
 type Tool struct {
@@ -57,10 +54,10 @@ var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openW
 // Parse parses a catalogue. It leaves out unusable tools, with a warning for each. It returns an error
 // if the text is no catalogue, or if the catalogue has tools and none is usable.
 func Parse(data []byte) (tools []Tool, warnings []string, err error) {
-	if len(data) > MaxBytes {
-		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", MaxBytes)
+	if len(data) > document.MaxCatalog {
+		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", document.MaxCatalog)
 	}
-	doc, err := openapi.JSON(data, 2*MaxBytes)
+	doc, err := openapi.JSON(data, 2*document.MaxCatalog)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the catalogue is neither JSON nor YAML: %w", err)
 	}

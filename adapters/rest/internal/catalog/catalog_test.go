@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 )
 
 func TestParse(t *testing.T) {
@@ -131,7 +133,7 @@ func TestParseErrors(t *testing.T) {
 		{`hello`, "no list of tools"},
 		{`[{"name":"x"}]`, `the catalogue has no usable tool: tool 1 ("x"): request is missing`},
 		{`[` + strings.Repeat(`{},`, MaxTools) + `{}]`, "more than 5000 tools"},
-		{`["` + strings.Repeat("x", MaxBytes) + `"]`, "larger than"},
+		{`["` + strings.Repeat("x", document.MaxCatalog) + `"]`, "larger than"},
 		{"a: &a [" + strings.Repeat("x,", 1000) + "]\nb: &b [" + strings.Repeat("*a,", 1000) + "]\ntools: [" + strings.Repeat("*b,", 1000) + "]", "is too large"},
 	} {
 		if tools, _, err := Parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,8 +1,7 @@
-package rest
+package tools
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -16,10 +15,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
@@ -29,9 +24,9 @@ const scheme = "rest://"
 // maxURI bounds the URI in a request, in bytes.
 const maxURI = 8 << 10
 
-// resource is a GET whose answers clients read at a URI below rest://SERVER. The URI has the path of
+// Resource is a GET whose answers clients read at a URI below rest://SERVER. The URI has the path of
 // the request, and the other arguments in its query.
-type resource struct {
+type Resource struct {
 	*toolset.Tool
 	uri    string            // a template (RFC 6570) unless plain
 	plain  bool              // the resource has no arguments
@@ -45,8 +40,8 @@ type resource struct {
 var pathPart = regexp.MustCompile(`\{[^{}]*\}`)
 
 // asResource returns the resource for a tool of the server with that name. It changes t.Call.
-func asResource(t *toolset.Tool, server string) *resource {
-	r := &resource{
+func asResource(t *toolset.Tool, server string) *Resource {
+	r := &Resource{
 		Tool:  t,
 		query: map[string]string{},
 		lists: map[string]bool{},
@@ -137,10 +132,10 @@ func asResource(t *toolset.Tool, server string) *resource {
 	return r
 }
 
-// resources moves the resources from m.tools to m.resources. It is a fault if two resources have the
+// takeResources moves the resources from m.tools to m.Resources. It is a fault if two resources have the
 // same URIs.
-func (c *Config) resources(m *material, server string) {
-	known := map[string]*resource{}
+func (s *Settings) takeResources(m *Made) {
+	known := map[string]*Resource{}
 	m.tools = slices.DeleteFunc(m.tools, func(t *toolset.Tool) bool {
 		if t.Entry == nil || t.Entry.As != toolset.AsResource {
 			return false
@@ -148,24 +143,19 @@ func (c *Config) resources(m *material, server string) {
 		if t.Operation.Method != http.MethodGet {
 			return true // Entry.settings reports the fault
 		}
-		r := asResource(t, server)
+		r := asResource(t, s.API.Name)
 		if other := known[r.path.String()]; other != nil {
-			m.faults = append(m.faults, t.Entry.KeyFault("as", "as: %[2]s also has the address %[1]s: make one of them a tool", r.uri, other.Entry.Key))
+			m.Faults = append(m.Faults, t.Entry.KeyFault("as", "as: %[2]s also has the address %[1]s: make one of them a tool", r.uri, other.Entry.Key))
 			return true
 		}
 		known[r.path.String()] = r
-		m.resources = append(m.resources, r)
+		m.Resources = append(m.Resources, r)
 		return true
 	})
 }
 
-// hasResources reports whether the configuration may make operations resources.
-func (c *Config) hasResources() bool {
-	return slices.ContainsFunc(c.entries(), func(e *toolset.Entry) bool { return e.As == toolset.AsResource })
-}
-
 // item returns the JSON of the resource, or of its template, for a list.
-func (r *resource) item() []byte {
+func (r *Resource) item() []byte {
 	key := "uriTemplate"
 	if r.plain {
 		key = "uri"
@@ -184,7 +174,7 @@ func (r *resource) item() []byte {
 }
 
 // kind returns the media type of the contents if the document declares exactly one, or else "".
-func (r *resource) kind() string {
+func (r *Resource) kind() string {
 	kind := ""
 	for _, answer := range r.Operation.Responses {
 		if !strings.HasPrefix(answer.Status, "2") {
@@ -202,7 +192,8 @@ func (r *resource) kind() string {
 }
 
 // listResources sets the lists of resources and of templates.
-func (c *catalog) listResources(all []*resource) {
+func (s *Set) listResources(all []*Resource, server string) {
+	s.prefix = scheme + server
 	plain, templates := []byte(`{"resources":[`), []byte(`{"resourceTemplates":[`)
 	add := func(list, one []byte) []byte {
 		if list[len(list)-1] != '[' {
@@ -217,22 +208,22 @@ func (c *catalog) listResources(all []*resource) {
 			templates = add(templates, r.item())
 		}
 	}
-	c.plain, c.templates = append(plain, "]}"...), append(templates, "]}"...)
+	s.Plain, s.Templates = append(plain, "]}"...), append(templates, "]}"...)
 	// The more specific path comes first, so that /pets/new is not read as /pets/{id}.
-	c.resources = slices.Clone(all)
-	slices.SortStableFunc(c.resources, func(r, b *resource) int {
+	s.resources = slices.Clone(all)
+	slices.SortStableFunc(s.resources, func(r, b *Resource) int {
 		return cmp.Or(len(r.inPath)-len(b.inPath), b.fixed-r.fixed)
 	})
 }
 
-// errNoResource is the error of a URI without a resource.
-var errNoResource = errors.New("there is no such resource")
+// ErrNoResource is the error of a URI without a resource.
+var ErrNoResource = errors.New("there is no such resource")
 
-// resourceAt returns the resource at a URI, and the arguments in the URI.
-func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
-	rest, ok := strings.CutPrefix(uri, scheme+server)
+// ResourceAt returns the resource at a URI, and the arguments in the URI.
+func (s *Set) ResourceAt(uri string) (*Resource, []byte, error) {
+	rest, ok := strings.CutPrefix(uri, s.prefix)
 	if !ok || len(uri) > maxURI {
-		return nil, nil, errNoResource
+		return nil, nil, ErrNoResource
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	path, query, _ := strings.Cut(rest, "?")
@@ -240,7 +231,7 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("the query of %.200q is not percent-encoded correctly", uri)
 	}
-	for _, r := range c.resources {
+	for _, r := range s.resources {
 		found := r.path.FindStringSubmatch(path)
 		if found == nil {
 			continue
@@ -279,62 +270,8 @@ func (c *catalog) resourceAt(server, uri string) (*resource, []byte, error) {
 		}
 		return r, rawjson.Rewrite([]byte("{}"), nil, args...), nil
 	}
-	return nil, nil, errNoResource
+	return nil, nil, ErrNoResource
 }
 
-// resourceReader returns the function for wire.Call.Resource, or nil if there are no resources. A
-// resource that clients may not read counts as missing.
-func (a *Adapter) resourceReader(e *edition, equip func(*toolset.Tool, []byte) *wire.Call) func(string) (*wire.Call, error) {
-	if len(e.resources) == 0 {
-		return nil
-	}
-	return func(uri string) (*wire.Call, error) {
-		if a.o.Reads != nil && !a.o.Reads(uri) {
-			return nil, param.Refusal(errNoResource.Error())
-		}
-		r, args, err := e.resourceAt(a.name, uri)
-		if err != nil {
-			return nil, param.Refusal(err.Error())
-		}
-		return equip(r.Tool, args), nil
-	}
-}
-
-// resourceCall answers requests about resources.
-func (u *upstream) resourceCall(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
-	if r.Method != "resources/read" {
-		if gjson.GetBytes(params, "cursor").Exists() {
-			return jsonrpc.InvalidParams("the cursor is not one that was given for " + r.Method), nil
-		}
-		if r.Method == "resources/list" {
-			return jsonrpc.NewResult(nil, e.plain), nil
-		}
-		return jsonrpc.NewResult(nil, e.templates), nil
-	}
-	uri := gjson.GetBytes(params, "uri").String()
-	data := append(gjson.AppendJSONString([]byte(`{"uri":`), uri), '}')
-	found, args, err := e.resourceAt(u.a.name, uri)
-	switch {
-	case errors.Is(err, errNoResource):
-		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
-	case err != nil:
-		return jsonrpc.InvalidParams(err.Error()), nil
-	}
-	ctx, end := u.bound(ctx)
-	defer end()
-	contents, err := e.source.Read(ctx, u.newCall(found.Tool, r, args), uri)
-	if failed, ok := errors.AsType[*wire.Failure](err); ok {
-		code := jsonrpc.CodeInternal
-		switch {
-		case failed.Missing:
-			code = jsonrpc.CodeNoResource
-		case failed.Refused:
-			code = jsonrpc.CodeInvalidParams
-		}
-		return jsonrpc.NewError(nil, code, failed.Text, data), nil
-	}
-	if err != nil {
-		return nil, u.lostError(ctx, err)
-	}
-	return jsonrpc.NewResult(nil, oneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
-}
+// HasResources reports whether there are resources.
+func (s *Set) HasResources() bool { return len(s.resources) > 0 }

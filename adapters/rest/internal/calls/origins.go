@@ -1,4 +1,4 @@
-package rest
+package calls
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -17,7 +18,7 @@ const maxOrigins = 10
 // not go, and a change of the API's server. After the first reading, compare returns an error if a
 // document at a URL names a new origin that the operator has not chosen. The tools then stay as they
 // were, even without credentials, since arguments are not for every server either.
-func (a *Adapter) compare(first bool, e *edition, m *material) error {
+func (a *API) compare(first bool, e *Edition, m *tools.Made) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
 	refused, misplaced := map[string]int{}, map[string]int{}
@@ -32,10 +33,10 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 			}
 		}
 	}
-	for _, t := range e.tools {
+	for _, t := range m.Tools {
 		note(t)
 	}
-	for _, r := range m.resources {
+	for _, r := range m.Resources {
 		note(r.Tool)
 	}
 	var tokens []string
@@ -71,10 +72,8 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 
 // moved compares an edition with the current one. It logs another server of the API or of tokens. The
 // error says that there is a new untrusted origin.
-func (a *Adapter) moved(e *edition) error {
-	a.mu.Lock()
-	old := a.current
-	a.mu.Unlock()
+func (a *API) moved(e *Edition) error {
+	old := a.now()
 	added := slices.DeleteFunc(slices.Clone(e.untrusted), func(origin string) bool { return slices.Contains(old.untrusted, origin) })
 	if len(added) > 0 {
 		more := ""

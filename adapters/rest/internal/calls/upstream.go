@@ -1,4 +1,4 @@
-package rest
+package calls
 
 import (
 	"cmp"
@@ -17,20 +17,9 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
-// revision is the revision of MCP that the adapter speaks as a server.
-const revision = "2025-11-25"
-
-// capabilities returns the capabilities of the server as JSON.
-func (c *Config) capabilities() string {
-	if c.hasResources() {
-		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
-	}
-	return `{"tools":{"listChanged":true}}`
-}
-
 // upstream is a connection of the bridge to the adapter. It takes calls until Close.
 type upstream struct {
-	a        *Adapter
+	a        *API
 	server   *bridge.Greeting
 	header   http.Header        // the forwarded headers of the request that opened the connection
 	identity *identity.Identity // that of the same request
@@ -50,36 +39,6 @@ var _ bridge.Upstream = (*upstream)(nil)
 
 // errClosed is the cause that ends the calls of a closed connection.
 var errClosed = errors.New("its connection was closed")
-
-// connect opens a connection that greets with the catalog of e. It fails once the adapter is closed.
-func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	capabilities := a.c.capabilities()
-	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
-	result = append(result, e.info...)
-	if e.about != "" {
-		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
-	}
-	u := &upstream{
-		a:        a,
-		rest:     rest,
-		header:   from.Header,
-		identity: from.Identity,
-		server: &bridge.Greeting{
-			Revision:     revision,
-			Capabilities: []byte(capabilities),
-			Result:       append(result, '}'),
-		},
-	}
-	u.ctx, u.end = context.WithCancelCause(context.Background())
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		u.end(errClosed)
-		return nil, a.unavailable("it was stopped", nil)
-	}
-	a.open[u] = struct{}{}
-	return u, nil
-}
 
 // Server implements bridge.Upstream.
 func (u *upstream) Server() *bridge.Greeting { return u.server }
@@ -132,7 +91,7 @@ func (u *upstream) TakesEdits() {}
 func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !u.enter() {
 		return nil, &bridge.Error{
-			Server: u.a.name,
+			Server: u.a.o.Name,
 			Kind:   bridge.ErrUnsent,
 			Public: errClosed.Error(),
 		}
@@ -143,33 +102,33 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	case "tools/list", "tools/call":
 	case "resources/list", "resources/templates/list", "resources/read":
-		if !u.a.c.hasResources() {
+		if !u.a.o.Resources {
 			return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
 		}
 	default:
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
 	}
-	e, err := u.a.acquire(ctx)
+	e, err := u.a.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer e.calls.Done()
 	params := r.Whole()
 	if r.Method == "tools/list" {
-		page, ok := e.page(gjson.GetBytes(params, "cursor").String())
+		page, ok := e.Page(gjson.GetBytes(params, "cursor").String())
 		if !ok {
 			return jsonrpc.InvalidParams("the cursor is not one that was given for tools/list"), nil
 		}
 		return jsonrpc.NewResult(nil, page), nil
 	}
 	if r.Method != "tools/call" {
-		return u.resourceCall(ctx, e.edition, r, params)
+		return u.resourceCall(ctx, e.Edition, r, params)
 	}
-	return u.call(ctx, e.edition, r, params)
+	return u.call(ctx, e.Edition, r, params)
 }
 
 // call answers tools/call with the tools of e.
-func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+func (u *upstream) call(ctx context.Context, e *Edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	args := memberOf(params, "arguments") // raw, since it may be large
 	switch {
 	case len(args) == 0 || string(args) == "null":
@@ -177,7 +136,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case args[0] != '{':
 		return jsonrpc.InvalidParams("arguments must be an object"), nil
 	}
-	t := e.byName[r.Name()]
+	t := e.ByName[r.Name()]
 	if t == nil {
 		return jsonrpc.InvalidParams("Unknown tool: " + r.Name()), nil
 	}
@@ -259,49 +218,11 @@ func callOf(t *toolset.Tool, args []byte) *wire.Call {
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{
-			Server: u.a.name,
+			Server: u.a.o.Name,
 			Kind:   bridge.ErrLost,
 			Public: errClosed.Error(),
 			Err:    err,
 		}
 	}
 	return err
-}
-
-// Tools returns all tools as a JSON list, including tools that tools/list leaves out.
-func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
-	u, err := a.acquire(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer u.calls.Done()
-	out := []byte{'['}
-	for i, t := range u.tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = appendEntry(out, t)
-	}
-	return append(out, ']'), nil
-}
-
-// Plan returns the text of the request that a call of the named tool would send, with secrets
-// masked. It makes no call, but may read the document.
-func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
-	u, err := a.acquire(ctx)
-	if err != nil {
-		return "", err
-	}
-	defer u.calls.Done()
-	t := u.byName[name]
-	if t == nil {
-		return "", errors.New("there is no tool " + name)
-	}
-	call := callOf(t, args)
-	call.Resource = a.resourceReader(u.edition, callOf)
-	p, err := u.source.Plan(call)
-	if err != nil {
-		return "", err
-	}
-	return p.String(), nil
 }

@@ -1,0 +1,89 @@
+package rest
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
+)
+
+// maker is an Adapter as its follower sees it.
+type maker Adapter
+
+var _ document.Maker = (*maker)(nil)
+
+// Check implements document.Maker.
+func (m *maker) Check() error { return (*Adapter)(m).Check() }
+
+// Make implements document.Maker.
+func (m *maker) Make(one *document.Reading, first bool, pushed []byte) (int, error) {
+	text := one.Catalog
+	if pushed != nil {
+		text = pushed
+	}
+	made, err := m.settings.Make(one.Document, text)
+	if err != nil && pushed != nil { // Renew returns this to the sender of the catalogue
+		return 0, &CatalogError{Err: err}
+	} else if err != nil {
+		return 0, err
+	}
+	if first && len(made.Faults) > 0 && one.Whole() { // a text that was not read may have the operations that the settings name
+		return 0, made.Faults
+	}
+	for _, f := range made.Faults {
+		m.o.Log.Warn("the configuration no longer fits the document", "what", f.String())
+	}
+	e, err := m.api.Edition(m.settings, made, first)
+	if err != nil {
+		return 0, err
+	}
+	m.texts.Accept(one)
+	if made.Nowhere == nil { // Begin returns it as its error
+		m.report(made)
+	}
+	if !m.api.Use(e) {
+		return 0, document.ErrStopped
+	}
+	return len(made.Tools), nil
+}
+
+// report logs what was made.
+func (m *maker) report(made *tools.Made) {
+	odd := slog.LevelDebug
+	if m.c.Remarks {
+		odd = slog.LevelWarn
+	}
+	var said []string
+	for _, w := range made.Warnings {
+		level, where := odd, "in the document"
+		if w.File == tools.PublishedFile {
+			said = append(said, w.Text)
+			if where = "in the catalogue"; !slices.Contains(m.said, w.Text) {
+				level = slog.LevelWarn
+			}
+		}
+		m.o.Log.Log(context.Background(), level, where, "warning", w.String())
+	}
+	m.said = said
+	log := m.o.Log
+	log.Info("tools made", "tools", len(made.Tools), "bytes", made.Size, "mode", made.Mode, "output_schemas_left_out", made.OutputsOmitted, "lost", len(made.Lost), "warnings", len(made.Warnings))
+	if len(made.Lost) > 0 {
+		log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(made.Lost))
+	}
+	if made.Mode == ModeTools && made.Size > tools.AutoLimit {
+		log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", made.Size)
+	}
+}
+
+// lostKeys returns the keys of lost operations.
+func lostKeys(lost []*openapi.Operation) []string {
+	var all []string
+	for _, op := range lost {
+		all = append(all, strings.TrimSpace(op.Key()))
+	}
+	return all
+}
