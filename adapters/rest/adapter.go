@@ -11,7 +11,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -19,11 +18,8 @@ import (
 type Adapter struct {
 	c        Config
 	o        Options
-	texts    *document.Reader
+	maker    *maker
 	follower *document.Follower
-	settings *tools.Settings
-	api      *calls.API
-	said     []string // warnings about the last catalogue; only Make uses them, and never twice at a time
 }
 
 var (
@@ -35,28 +31,32 @@ var (
 // that c names. Begin, or else the first use, reads the document. Close ends the adapter.
 func New(name string, c Config, o Options) (*Adapter, error) {
 	o.Log = cmp.Or(o.Log, slog.Default()).With("server", name)
-	a := &Adapter{c: c, o: o}
+	m := &maker{log: o.Log, remarks: c.Remarks}
 	var err error
-	if a.texts, err = document.New(c.documents(o.Log)); err != nil {
+	if m.texts, err = document.New(c.documents(o.Log)); err != nil {
 		return nil, err
 	}
-	if a.settings, err = c.settings(name, &o); err != nil {
+	if m.settings, err = c.settings(name, &o); err != nil {
 		return nil, err
 	}
-	a.api = calls.New(calls.Options{
+	m.api = calls.New(calls.Options{
 		Name:      name,
-		Resources: a.settings.HasResources(),
+		Resources: m.settings.HasResources(),
 		Reads:     o.Reads,
 		Log:       o.Log,
 	})
-	a.follower = document.NewFollower(a.texts, (*maker)(a), c.Refresh, c.Catalog.Webhook)
-	return a, nil
+	return &Adapter{
+		c:        c,
+		o:        o,
+		maker:    m,
+		follower: document.NewFollower(m.texts, m, c.Refresh, c.Catalog.Webhook),
+	}, nil
 }
 
 // AnnounceChanges registers a function that is called with the method of the notification when the
 // tools or the resources change. stop removes it.
 func (a *Adapter) AnnounceChanges(changed func(method string)) (stop func()) {
-	return a.api.AnnounceChanges(changed)
+	return a.maker.api.AnnounceChanges(changed)
 }
 
 // Begin reads the document, the overlays and the catalogue before the first use. When it returns,
@@ -69,19 +69,19 @@ func (a *Adapter) Begin(before *Adapter) error {
 	if before != nil && a.c.Catalog.Webhook && a.c.Catalog.location() == "" {
 		a.follower.Push(before.follower.Pushed())
 	}
-	if a.texts.OnlyFiles() {
+	if a.maker.texts.OnlyFiles() {
 		err := a.follower.Now()
 		if err == nil {
-			return a.api.Nowhere()
+			return a.maker.api.Nowhere()
 		}
 		if !errors.Is(err, fs.ErrNotExist) || !a.c.Catalog.missing() {
 			return err
 		}
-	} else if _, err := a.c.Inspect(context.Background(), a.api.Name(), a.o); err != nil {
+	} else if _, err := a.c.Inspect(context.Background(), a.maker.api.Name(), a.o); err != nil {
 		return err
 	}
 	if before != nil {
-		a.api.Borrow(before.api)
+		a.maker.api.Borrow(before.maker.api)
 	}
 	a.follower.Retry()
 	return nil
@@ -89,8 +89,8 @@ func (a *Adapter) Begin(before *Adapter) error {
 
 // Check returns why the API is unusable now, or nil if it is usable.
 func (a *Adapter) Check() error {
-	if a.api.Ready() {
-		return a.api.Nowhere()
+	if a.maker.api.Ready() {
+		return a.maker.api.Nowhere()
 	}
 	_, failed := a.follower.Failed()
 	return cmp.Or(failed, document.ErrUnread)
@@ -99,7 +99,7 @@ func (a *Adapter) Check() error {
 // Behind returns why the previous adapter's edition is still in use, and when the last try to replace
 // it failed. Both are zero if no edition is borrowed.
 func (a *Adapter) Behind() (since time.Time, why error) {
-	if !a.api.Borrows() {
+	if !a.maker.api.Borrows() {
 		return time.Time{}, nil
 	}
 	return a.follower.Failed()
@@ -107,18 +107,18 @@ func (a *Adapter) Behind() (since time.Time, why error) {
 
 // ready waits for the first edition. The error is for clients.
 func (a *Adapter) ready(ctx context.Context) error {
-	if a.api.Ready() {
+	if a.maker.api.Ready() {
 		return nil
 	}
 	switch err := a.follower.First(ctx); {
 	case err == nil:
 		return nil
 	case errors.Is(err, document.ErrUnread):
-		return a.api.Unavailable(document.ErrUnread.Error(), err)
+		return a.maker.api.Unavailable(document.ErrUnread.Error(), err)
 	case errors.Is(err, document.ErrStopped):
-		return a.api.Unavailable("it was stopped", nil)
+		return a.maker.api.Unavailable("it was stopped", nil)
 	default:
-		return a.api.Unavailable("its description cannot be used", err)
+		return a.maker.api.Unavailable("its description cannot be used", err)
 	}
 }
 
@@ -127,7 +127,7 @@ func (a *Adapter) Open(ctx context.Context, from *bridge.Caller, rest bridge.Cli
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
-	return a.api.Open(from, rest)
+	return a.maker.api.Open(from, rest)
 }
 
 // Tools returns all tools as a JSON list, including tools that tools/list leaves out.
@@ -135,7 +135,7 @@ func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
 	if err := a.ready(ctx); err != nil {
 		return nil, err
 	}
-	return a.api.Tools()
+	return a.maker.api.Tools()
 }
 
 // Plan returns the text of the request that a call of the named tool would send, with secrets
@@ -144,14 +144,14 @@ func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, e
 	if err := a.ready(ctx); err != nil {
 		return "", err
 	}
-	return a.api.Plan(name, args)
+	return a.maker.api.Plan(name, args)
 }
 
 // OffersSearch implements bridge.OffersSearch.
 func (a *Adapter) OffersSearch() (search, decided bool) {
 	mode := a.c.Mode
 	if mode != ModeSearch && mode != ModeTools {
-		mode = a.api.Mode()
+		mode = a.maker.api.Mode()
 	}
 	return mode != ModeTools, mode != ""
 }
@@ -171,13 +171,13 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 		}
 		body = bytes.Clone(body)
 		// Only faults in the catalogue are for its sender.
-		if err := a.settings.CheckCatalog(body); err != nil {
+		if err := a.maker.settings.CheckCatalog(body); err != nil {
 			return 0, &CatalogError{Err: err}
 		}
 	}
 	tools, err = a.follower.Renew(ctx, body)
 	if errors.Is(err, document.ErrStopped) {
-		return 0, a.api.Unavailable("it was stopped", nil)
+		return 0, a.maker.api.Unavailable("it was stopped", nil)
 	}
 	return tools, err
 }
@@ -185,6 +185,6 @@ func (a *Adapter) Renew(ctx context.Context, body []byte) (tools int, err error)
 // Close ends all calls and all goroutines of the adapter, and returns when they have ended.
 func (a *Adapter) Close() {
 	a.follower.Close()
-	a.api.Close()
-	a.texts.Close()
+	a.maker.api.Close()
+	a.maker.texts.Close()
 }

@@ -19,8 +19,8 @@
 //	toolset    one tool, changed or added by an entry of the configuration
 //	wire       one call: request, credentials, limits, answer, result; signed by package sign
 //
-// The package is read in this order: config (the settings, and what each room gets of them), names (types
-// of the settings that belong to the packages below), maker (a reading becomes an edition), adapter (the
-// rooms put together), inspect (the same without connections, for mcp-bridge check). Each package below
+// The package is read in this order: names (types of the settings that belong to the packages below),
+// config (the settings, and what each room gets of them), inspect (what an API offers, without
+// connections), maker (a reading becomes an edition), adapter (the rooms put together). Each package below
 // says in which order its own files are read.
 package rest

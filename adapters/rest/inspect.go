@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -110,4 +111,19 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 		return nil
 	}
 	return r.settings.Explain(r.made, file, match, redact)
+}
+
+// DetectURL returns the kind of the URL in c.OpenAPI. It reads the URL only if the path looks like
+// that of a document, since an MCP server would take the request for that of a client.
+func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
+	return document.DetectURL(ctx, c.documents(slog.New(slog.DiscardHandler)))
+}
+
+// lostKeys returns the keys of lost operations.
+func lostKeys(lost []*openapi.Operation) []string {
+	var all []string
+	for _, op := range lost {
+		all = append(all, strings.TrimSpace(op.Key()))
+	}
+	return all
 }

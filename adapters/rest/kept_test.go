@@ -140,7 +140,7 @@ func TestKeptBeforeSilence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			*a.texts.Clients() = document.Clients{
+			*a.maker.texts.Clients() = document.Clients{
 				Own:     near,
 				Guarded: near,
 				Outside: near,

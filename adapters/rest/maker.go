@@ -4,20 +4,26 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 )
 
-// maker is an Adapter as its follower sees it.
-type maker Adapter
+// maker makes editions of readings.
+type maker struct {
+	texts    *document.Reader
+	settings *tools.Settings
+	api      *calls.API
+	log      *slog.Logger
+	remarks  bool     // logs every fault of the document as a warning
+	said     []string // warnings about the last catalogue; only Make uses them, and never twice at a time
+}
 
 var _ document.Maker = (*maker)(nil)
 
-// Check implements document.Maker.
-func (m *maker) Check() error { return (*Adapter)(m).Check() }
+// Usable implements document.Maker.
+func (m *maker) Usable() bool { return m.api.Ready() && m.api.Nowhere() == nil }
 
 // Make implements document.Maker.
 func (m *maker) Make(one *document.Reading, first bool, pushed []byte) (int, error) {
@@ -35,7 +41,7 @@ func (m *maker) Make(one *document.Reading, first bool, pushed []byte) (int, err
 		return 0, made.Faults
 	}
 	for _, f := range made.Faults {
-		m.o.Log.Warn("the configuration no longer fits the document", "what", f.String())
+		m.log.Warn("the configuration no longer fits the document", "what", f.String())
 	}
 	e, err := m.api.Edition(m.settings, made, first)
 	if err != nil {
@@ -54,7 +60,7 @@ func (m *maker) Make(one *document.Reading, first bool, pushed []byte) (int, err
 // report logs what was made.
 func (m *maker) report(made *tools.Made) {
 	odd := slog.LevelDebug
-	if m.c.Remarks {
+	if m.remarks {
 		odd = slog.LevelWarn
 	}
 	var said []string
@@ -66,24 +72,14 @@ func (m *maker) report(made *tools.Made) {
 				level = slog.LevelWarn
 			}
 		}
-		m.o.Log.Log(context.Background(), level, where, "warning", w.String())
+		m.log.Log(context.Background(), level, where, "warning", w.String())
 	}
 	m.said = said
-	log := m.o.Log
-	log.Info("tools made", "tools", len(made.Tools), "bytes", made.Size, "mode", made.Mode, "output_schemas_left_out", made.OutputsOmitted, "lost", len(made.Lost), "warnings", len(made.Warnings))
+	m.log.Info("tools made", "tools", len(made.Tools), "bytes", made.Size, "mode", made.Mode, "output_schemas_left_out", made.OutputsOmitted, "lost", len(made.Lost), "warnings", len(made.Warnings))
 	if len(made.Lost) > 0 {
-		log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(made.Lost))
+		m.log.Warn("operations of the document cannot be tools: mcp-bridge check says why; mend the document, or leave them out by expose", "operations", lostKeys(made.Lost))
 	}
 	if made.Mode == ModeTools && made.Size > tools.AutoLimit {
-		log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", made.Size)
+		m.log.Warn("the list of tools is long: models read all of it at each turn; see mode and expose", "bytes", made.Size)
 	}
-}
-
-// lostKeys returns the keys of lost operations.
-func lostKeys(lost []*openapi.Operation) []string {
-	var all []string
-	for _, op := range lost {
-		all = append(all, strings.TrimSpace(op.Key()))
-	}
-	return all
 }

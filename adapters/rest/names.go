@@ -1,9 +1,7 @@
 package rest
 
 import (
-	"context"
 	"encoding/json"
-	"log/slog"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -64,12 +62,6 @@ const (
 // parsed are OtherKind. A file with a document's first key is DocumentKind even if it cannot be
 // parsed.
 func Detect(location string) (Kind, error) { return document.Detect(location) }
-
-// DetectURL returns the kind of the URL in c.OpenAPI. It reads the URL only if the path looks like
-// that of a document, since an MCP server would take the request for that of a client.
-func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
-	return document.DetectURL(ctx, c.documents(slog.New(slog.DiscardHandler)))
-}
 
 // AsResource is the Tool.As of a GET that is a resource.
 const AsResource = toolset.AsResource

@@ -26,7 +26,7 @@ func readAbroad(t *testing.T, a *Adapter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.texts.Clients().Guarded = far
+	a.maker.texts.Clients().Guarded = far
 }
 
 // A document on the internet may name servers on this machine and in private networks. No call goes

@@ -5,19 +5,16 @@
 // bridge. An [API] holds the edition in use, and puts another one in its place while calls of the old one
 // go on. Package wire, below, makes one HTTP request of one call.
 //
-// The package is read in this order: edition, api, origins (which servers get the calls of a new edition),
-// resource, upstream (one connection).
+// The package is read in this order: edition, origins (which servers get the calls of an edition), api (the
+// edition in use), call (what package wire gets of a call), upstream (one connection).
 package calls
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
 	"sync"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -126,7 +123,11 @@ func (a *API) Edition(s *tools.Settings, m *tools.Made, first bool) (*Edition, e
 		nowhere: m.Nowhere,
 		users:   1,
 	}
-	err = a.compare(first, e, m)
+	var old *Edition
+	if !first {
+		old = a.now()
+	}
+	err = e.compare(old, m, a.o.Log)
 	if err == nil && !first {
 		err = e.nowhere
 	}
@@ -228,43 +229,6 @@ func (a *API) Unavailable(public string, err error) error {
 	}
 }
 
-// Tools returns all tools as a JSON list, including tools that tools/list leaves out.
-func (a *API) Tools() ([]byte, error) {
-	u, err := a.acquire()
-	if err != nil {
-		return nil, err
-	}
-	defer u.calls.Done()
-	out := []byte{'['}
-	for i, t := range u.Set.Tools {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = tools.AppendEntry(out, t)
-	}
-	return append(out, ']'), nil
-}
-
-// Plan returns the text of the request that a call of the named tool would send, with secrets masked.
-func (a *API) Plan(name string, args []byte) (string, error) {
-	u, err := a.acquire()
-	if err != nil {
-		return "", err
-	}
-	defer u.calls.Done()
-	t := u.ByName[name]
-	if t == nil {
-		return "", errors.New("there is no tool " + name)
-	}
-	call := callOf(t, args)
-	call.Resource = a.resourceReader(u.Edition, callOf)
-	p, err := u.source.Plan(call)
-	if err != nil {
-		return "", err
-	}
-	return p.String(), nil
-}
-
 // Close ends all calls and all goroutines of the API, and returns when they have ended.
 func (a *API) Close() {
 	a.mu.Lock()
@@ -277,50 +241,4 @@ func (a *API) Close() {
 		now.calls.Wait()
 	}
 	a.wg.Wait()
-}
-
-// Revision is the revision of MCP that the API speaks as a server.
-const Revision = "2025-11-25"
-
-// capabilities returns the capabilities of the server as JSON.
-func (a *API) capabilities() string {
-	if a.o.Resources {
-		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
-	}
-	return `{"tools":{"listChanged":true}}`
-}
-
-// Open opens a connection that greets with the edition in use. There must be one.
-func (a *API) Open(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	e, err := a.acquire()
-	if err != nil {
-		return nil, err
-	}
-	defer e.calls.Done()
-	capabilities := a.capabilities()
-	result := []byte(`{"protocolVersion":"` + Revision + `","capabilities":` + capabilities + `,"serverInfo":`)
-	result = append(result, e.Info...)
-	if e.About != "" {
-		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.About)
-	}
-	u := &upstream{
-		a:        a,
-		rest:     rest,
-		header:   from.Header,
-		identity: from.Identity,
-		server: &bridge.Greeting{
-			Revision:     Revision,
-			Capabilities: []byte(capabilities),
-			Result:       append(result, '}'),
-		},
-	}
-	u.ctx, u.end = context.WithCancelCause(context.Background())
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.closed {
-		u.end(errClosed)
-		return nil, a.Unavailable("it was stopped", nil)
-	}
-	a.open[u] = struct{}{}
-	return u, nil
 }

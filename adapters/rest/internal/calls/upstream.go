@@ -10,12 +10,16 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
+
+// Revision is the revision of MCP that the API speaks as a server.
+const Revision = "2025-11-25"
 
 // upstream is a connection of the bridge to the adapter. It takes calls until Close.
 type upstream struct {
@@ -39,6 +43,49 @@ var _ bridge.Upstream = (*upstream)(nil)
 
 // errClosed is the cause that ends the calls of a closed connection.
 var errClosed = errors.New("its connection was closed")
+
+// capabilities returns the capabilities of the server as JSON.
+func (a *API) capabilities() string {
+	if a.o.Resources {
+		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
+	}
+	return `{"tools":{"listChanged":true}}`
+}
+
+// Open opens a connection that greets with the edition in use. There must be one.
+func (a *API) Open(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	e, err := a.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	capabilities := a.capabilities()
+	result := []byte(`{"protocolVersion":"` + Revision + `","capabilities":` + capabilities + `,"serverInfo":`)
+	result = append(result, e.Info...)
+	if e.About != "" {
+		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.About)
+	}
+	u := &upstream{
+		a:        a,
+		rest:     rest,
+		header:   from.Header,
+		identity: from.Identity,
+		server: &bridge.Greeting{
+			Revision:     Revision,
+			Capabilities: []byte(capabilities),
+			Result:       append(result, '}'),
+		},
+	}
+	u.ctx, u.end = context.WithCancelCause(context.Background())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		u.end(errClosed)
+		return nil, a.Unavailable("it was stopped", nil)
+	}
+	a.open[u] = struct{}{}
+	return u, nil
+}
 
 // Server implements bridge.Upstream.
 func (u *upstream) Server() *bridge.Greeting { return u.server }
@@ -155,6 +202,45 @@ func (u *upstream) call(ctx context.Context, e *Edition, r *bridge.Request, para
 	return jsonrpc.NewToolResult(nil, result, wire.IsError(result)), nil
 }
 
+// resourceCall answers requests about resources.
+func (u *upstream) resourceCall(ctx context.Context, e *Edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+	if r.Method != "resources/read" {
+		if gjson.GetBytes(params, "cursor").Exists() {
+			return jsonrpc.InvalidParams("the cursor is not one that was given for " + r.Method), nil
+		}
+		if r.Method == "resources/list" {
+			return jsonrpc.NewResult(nil, e.Plain), nil
+		}
+		return jsonrpc.NewResult(nil, e.Templates), nil
+	}
+	uri := gjson.GetBytes(params, "uri").String()
+	data := append(gjson.AppendJSONString([]byte(`{"uri":`), uri), '}')
+	found, args, err := e.ResourceAt(uri)
+	switch {
+	case errors.Is(err, tools.ErrNoResource):
+		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
+	case err != nil:
+		return jsonrpc.InvalidParams(err.Error()), nil
+	}
+	ctx, end := u.bound(ctx)
+	defer end()
+	contents, err := e.source.Read(ctx, u.newCall(found.Tool, r, args), uri)
+	if failed, ok := errors.AsType[*wire.Failure](err); ok {
+		code := jsonrpc.CodeInternal
+		switch {
+		case failed.Missing:
+			code = jsonrpc.CodeNoResource
+		case failed.Refused:
+			code = jsonrpc.CodeInvalidParams
+		}
+		return jsonrpc.NewError(nil, code, failed.Text, data), nil
+	}
+	if err != nil {
+		return nil, u.lostError(ctx, err)
+	}
+	return jsonrpc.NewResult(nil, tools.OneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
+}
+
 // bound returns a context that ends with ctx or with the connection, and the function that frees it.
 func (u *upstream) bound(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -188,31 +274,6 @@ func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wir
 	return call
 }
 
-// callOf returns the call for package wire with args, and nothing else of the caller.
-func callOf(t *toolset.Tool, args []byte) *wire.Call {
-	c := &wire.Call{
-		Tool:     t.Call,
-		Args:     args,
-		Result:   t.Result,
-		Settings: t.Settings,
-	}
-	if t.Picks {
-		c.Pick, c.PickName = gjson.GetBytes(args, toolset.PickArg).String(), toolset.PickArg
-	}
-	if t.Picks || t.Prepare != nil {
-		c.Rewrite = func(args []byte) ([]byte, error) {
-			if t.Picks {
-				args = toolset.WithoutPick(args)
-			}
-			if t.Prepare != nil {
-				return t.Prepare(args)
-			}
-			return args, nil
-		}
-	}
-	return c
-}
-
 // lostError returns the error of a call without a result: err if the caller ended ctx, and otherwise
 // ErrLost, since the connection or the source was closed.
 func (u *upstream) lostError(ctx context.Context, err error) error {
@@ -225,4 +286,41 @@ func (u *upstream) lostError(ctx context.Context, err error) error {
 		}
 	}
 	return err
+}
+
+// Tools returns all tools as a JSON list, including tools that tools/list leaves out.
+func (a *API) Tools() ([]byte, error) {
+	u, err := a.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer u.calls.Done()
+	out := []byte{'['}
+	for i, t := range u.Set.Tools {
+		if i > 0 {
+			out = append(out, ',')
+		}
+		out = tools.AppendEntry(out, t)
+	}
+	return append(out, ']'), nil
+}
+
+// Plan returns the text of the request that a call of the named tool would send, with secrets masked.
+func (a *API) Plan(name string, args []byte) (string, error) {
+	u, err := a.acquire()
+	if err != nil {
+		return "", err
+	}
+	defer u.calls.Done()
+	t := u.ByName[name]
+	if t == nil {
+		return "", errors.New("there is no tool " + name)
+	}
+	call := callOf(t, args)
+	call.Resource = a.resourceReader(u.Edition, callOf)
+	p, err := u.source.Plan(call)
+	if err != nil {
+		return "", err
+	}
+	return p.String(), nil
 }

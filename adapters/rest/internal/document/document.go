@@ -6,7 +6,7 @@
 // time, and again whenever they have changed or a webhook asks for that. It gives each [Reading] to a
 // [Maker], which makes the API's tools of it.
 //
-// The package is read in this order: fetch (one text from a URL), kept (the saved document), watch (what
+// The package is read in this order: options, fetch (one text from a URL), kept (the saved document), watch (what
 // has changed), document (one reading), follow (one reading after the other). detect stands alone: it
 // says whether a file or a URL is a document at all.
 package document
@@ -17,36 +17,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi/overlay"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/files"
 )
-
-// Options say where the texts of an API are.
-type Options struct {
-	Location string // path or URL of the document; empty if there is none
-	Data     []byte // the document itself, if the configuration contains it
-	// Headers are sent with requests to the origin of Location.
-	Headers  map[string]string
-	Overlays []string // paths
-	Origins  []string // from which a document at a URL may refer to further texts, besides its own origin
-	Folders  []string // from which a document in a file may refer to further texts
-	KeepDir  string   // folder with the saved document; empty if nothing is saved
-	// Catalog is the path or URL of the catalogue. Empty means that there is none, or that a webhook
-	// sends it. CatalogHeaders are sent with requests for that URL only.
-	Catalog        string
-	CatalogHeaders map[string]string
-	HTTP           remote.Config // settings of connections; URL and Headers are ignored
-	Log            *slog.Logger
-}
 
 // Reader reads the texts of an API.
 type Reader struct {

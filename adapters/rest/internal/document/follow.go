@@ -19,8 +19,8 @@ type Maker interface {
 	// a fault affects only its own entry. pushed, unless nil, is the catalogue from a webhook; if that
 	// is unusable, the error is a *CatalogError.
 	Make(one *Reading, first bool, pushed []byte) (tools int, err error)
-	// Check returns why the API is unusable now, or nil if it is usable.
-	Check() error
+	// Usable reports whether calls can be made now.
+	Usable() bool
 }
 
 // CatalogError is the error of an unusable catalogue from a webhook. The tools stay as they were.
@@ -193,7 +193,7 @@ func (f *Follower) Retry() {
 			if text := err.Error(); text != said {
 				said = text
 				what := "the API cannot be used yet: its description cannot be read; it is tried again"
-				if f.maker.Check() == nil {
+				if f.maker.Usable() {
 					what = "the API stays as it was before the configuration changed: its description cannot be read; it is tried again"
 				}
 				f.log.Warn(what, "err", err)

@@ -2,9 +2,6 @@ package tools
 
 import (
 	"cmp"
-	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,11 +12,13 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // scheme is the beginning of every resource's URI.
 const scheme = "rest://"
+
+// keyRequest is the key in a tool's _meta under which the tool's HTTP request is shown.
+const keyRequest = "mcp-bridge/request"
 
 // maxURI bounds the URI in a request, in bytes.
 const maxURI = 8 << 10
@@ -190,88 +189,3 @@ func (r *Resource) kind() string {
 	}
 	return kind
 }
-
-// listResources sets the lists of resources and of templates.
-func (s *Set) listResources(all []*Resource, server string) {
-	s.prefix = scheme + server
-	plain, templates := []byte(`{"resources":[`), []byte(`{"resourceTemplates":[`)
-	add := func(list, one []byte) []byte {
-		if list[len(list)-1] != '[' {
-			list = append(list, ',')
-		}
-		return append(list, one...)
-	}
-	for _, r := range all {
-		if r.plain {
-			plain = add(plain, r.item())
-		} else {
-			templates = add(templates, r.item())
-		}
-	}
-	s.Plain, s.Templates = append(plain, "]}"...), append(templates, "]}"...)
-	// The more specific path comes first, so that /pets/new is not read as /pets/{id}.
-	s.resources = slices.Clone(all)
-	slices.SortStableFunc(s.resources, func(r, b *Resource) int {
-		return cmp.Or(len(r.inPath)-len(b.inPath), b.fixed-r.fixed)
-	})
-}
-
-// ErrNoResource is the error of a URI without a resource.
-var ErrNoResource = errors.New("there is no such resource")
-
-// ResourceAt returns the resource at a URI, and the arguments in the URI.
-func (s *Set) ResourceAt(uri string) (*Resource, []byte, error) {
-	rest, ok := strings.CutPrefix(uri, s.prefix)
-	if !ok || len(uri) > maxURI {
-		return nil, nil, ErrNoResource
-	}
-	rest, _, _ = strings.Cut(rest, "#")
-	path, query, _ := strings.Cut(rest, "?")
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return nil, nil, fmt.Errorf("the query of %.200q is not percent-encoded correctly", uri)
-	}
-	for _, r := range s.resources {
-		found := r.path.FindStringSubmatch(path)
-		if found == nil {
-			continue
-		}
-		var args []rawjson.Member
-		for i, name := range r.inPath {
-			// A comma between values is plain, and a comma in a value is encoded.
-			parts := []string{found[i+1]}
-			if r.lists[name] {
-				parts = strings.Split(found[i+1], ",")
-			}
-			for j := range parts {
-				if parts[j], err = url.PathUnescape(parts[j]); err != nil {
-					return nil, nil, fmt.Errorf("the path of %.200q is not percent-encoded correctly", uri)
-				}
-			}
-			if r.lists[name] {
-				args = append(args, rawjson.Member{Name: name, Value: rawjson.List(parts)})
-				continue
-			}
-			args = append(args, rawjson.Member{Name: name, Value: []byte(rawjson.Quote(parts[0]))})
-		}
-		for _, key := range slices.Sorted(maps.Keys(values)) {
-			name, known := r.query[key]
-			if !known {
-				return nil, nil, fmt.Errorf("the resource has no argument %.80q", key)
-			}
-			if r.lists[name] {
-				args = append(args, rawjson.Member{Name: name, Value: rawjson.List(values[key])})
-				continue
-			}
-			if len(values[key]) > 1 {
-				return nil, nil, fmt.Errorf("the argument %.80q is given twice", key)
-			}
-			args = append(args, rawjson.Member{Name: name, Value: []byte(rawjson.Quote(values[key][0]))})
-		}
-		return r, rawjson.Rewrite([]byte("{}"), nil, args...), nil
-	}
-	return nil, nil, ErrNoResource
-}
-
-// HasResources reports whether there are resources.
-func (s *Set) HasResources() bool { return len(s.resources) > 0 }

@@ -1,6 +1,8 @@
 package tools
 
 import (
+	"fmt"
+	"path/filepath"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -71,3 +73,15 @@ func (s *Settings) eachEntry() []*toolset.Entry {
 func (s *Settings) HasResources() bool {
 	return slices.ContainsFunc(s.eachEntry(), func(e *toolset.Entry) bool { return e.As == toolset.AsResource })
 }
+
+// New returns settings that are ready for use. The error is a fault in s.Expose.
+func New(s Settings) (*Settings, error) {
+	var err error
+	if s.rules, err = openapi.ParseRules(s.Expose); err != nil {
+		return nil, fmt.Errorf("expose: %w", err)
+	}
+	return &s, nil
+}
+
+// file returns the name of the document in warnings.
+func (s *Settings) file() string { return filepath.Base(s.Location) }

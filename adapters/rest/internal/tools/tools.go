@@ -6,15 +6,14 @@
 // makes no calls: a [Set] belongs to package calls. Package toolset, below, makes one tool of one operation
 // and the entries about it; this package decides which entries meet which operations.
 //
-// The package is read in this order: credentials, masking, combine (what the configuration changes and
-// adds), bound and published (what a catalogue adds), resource, list, warnings, tools (all of it in turn),
-// explain (where each part of a tool comes from).
+// The package is read in this order: settings and made (what goes in and comes out), masking, credentials,
+// combine (what the configuration changes and adds), bound and published (what a catalogue adds), resource,
+// list, warnings, tools (all of it in turn), explain (where each part of a tool comes from).
 package tools
 
 import (
 	"cmp"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -27,34 +26,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
-
-// Made is the result of one reading: a Set, and what is to be said about it.
-type Made struct {
-	*Set
-	Document  *openapi.Document // nil without a document
-	Reach     *wire.Reach       // nil if the settings are wrong
-	Resources []*Resource
-	Names     []string // of the tools among which Settings.Shows chooses
-	Warnings  []openapi.Warning
-	Lost      []*openapi.Operation // exposed but unusable operations
-	Faults    toolset.Faults       // of the configuration
-	Nowhere   error                // why no call can be made: the API has no server; nil otherwise
-
-	api    wire.Options // for the document
-	misuse error        // why the credentials do not fit the document, or nil
-	tools  []*toolset.Tool
-	all    []*toolset.Tool // including the tools that clients do not see
-	shared []*Resource
-}
-
-// New returns settings that are ready for use. The error is a fault in s.Expose.
-func New(s Settings) (*Settings, error) {
-	var err error
-	if s.rules, err = openapi.ParseRules(s.Expose); err != nil {
-		return nil, fmt.Errorf("expose: %w", err)
-	}
-	return &s, nil
-}
 
 // Make makes the tools of a document, which may be nil, and of the text of a catalogue, which may be nil.
 // An error is one of the catalogue.
@@ -135,9 +106,6 @@ func (s *Settings) nowhere(m *Made) error {
 	}
 	return nil
 }
-
-// file returns the name of the document in warnings.
-func (s *Settings) file() string { return filepath.Base(s.Location) }
 
 // maxAbout bounds the part of a document's description that becomes instructions, in characters.
 const maxAbout = 2000

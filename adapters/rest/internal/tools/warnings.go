@@ -11,11 +11,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-// warn adds a warning about a file.
-func (m *Made) warn(file, text string) {
-	m.Warnings = append(m.Warnings, openapi.Warning{File: file, Text: text})
-}
-
 // dropUnserved drops operations whose own servers have no address.
 func (m *Made) dropUnserved() {
 	if m.Reach == nil {
