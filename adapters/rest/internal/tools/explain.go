@@ -189,15 +189,8 @@ func (e *explainer) arguments() {
 		places[a.Name] = a
 	}
 	entries, seen := map[string]*toolset.Arg{}, map[string]string{}
-	if e.e != nil {
-		for i := range e.e.Args {
-			a := &e.e.Args[i]
-			entries[a.Name] = a
-			seen[cmp.Or(a.As, a.Name)] = a.Name
-		}
-	}
-	for i := range e.t.Shared.Args {
-		a := &e.t.Shared.Args[i]
+	for i := range e.t.Args {
+		a := &e.t.Args[i]
 		entries[a.Name] = a
 		seen[cmp.Or(a.As, a.Name)] = a.Name
 	}
@@ -215,28 +208,21 @@ func (e *explainer) arguments() {
 		e.add("argument "+shown, text, e.argument(places[name], shown, entries[name]))
 		return true
 	})
-	gone := func(all []toolset.Arg) {
-		for i := range all {
-			switch a := &all[i]; {
-			case a.Off:
-				e.add("no argument "+a.Name, "off", e.at(a.Line))
-			case a.Value != nil:
-				e.add("no argument "+a.Name, "always "+string(a.Value), e.at(a.Line))
-			}
+	for _, a := range e.t.Args {
+		switch {
+		case a.Off:
+			e.add("no argument "+a.Name, "off", e.at(a.Line))
+		case a.Value != nil:
+			e.add("no argument "+a.Name, "always "+string(a.Value), e.at(a.Line))
 		}
 	}
-	gone(e.t.Shared.Args)
-	for _, name := range slices.Sorted(maps.Keys(e.t.Shared.Filled)) {
-		key, verb := e.t.Shared.Filled[name], "sends"
+	for _, name := range slices.Sorted(maps.Keys(e.t.Filled)) {
+		key, verb := e.t.Filled[name], "sends"
 		if key == "headers" {
 			verb = "send"
 		}
 		e.add("no argument "+name, key+" of the API "+verb+" it", e.file)
 	}
-	if e.e == nil {
-		return
-	}
-	gone(e.e.Args)
 	for _, name := range slices.Sorted(maps.Keys(e.t.Hidden)) {
 		key, what := e.t.Hidden[name], " sets what it is for"
 		if key == "headers" {

@@ -100,7 +100,7 @@ func (s *Settings) published(e *toolset.Entry, p *publication.Tool) (*toolset.To
 		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
 	}
 	t.Settings.Bounded = true
-	t.Entry, t.Published = nil, e // the entry is not in the configuration
+	t.Entry, t.Args, t.Published = nil, nil, e // the entry is not in the configuration
 	t.InputSchema = p.InputSchema
 	for name, into := range map[string]*bool{
 		"readOnlyHint": &t.Annotations.ReadOnly, "destructiveHint": &t.Annotations.Destructive,

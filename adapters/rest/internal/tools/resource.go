@@ -46,9 +46,8 @@ func asResource(t *toolset.Tool, server string) *Resource {
 		lists: map[string]bool{},
 	}
 	shown := map[string]string{} // by argument of the call: the name that clients see
-	said := slices.Concat(t.Entry.Args, t.Shared.Args)
 	if t.Entry.Request == "" {
-		for _, a := range said {
+		for _, a := range t.Args {
 			shown[a.Name] = a.As
 		}
 	}
@@ -89,11 +88,11 @@ func asResource(t *toolset.Tool, server string) *Resource {
 		a := t.Call.Arguments[i]
 		name := cmp.Or(shown[a.Name], a.Name)
 		if !slices.Contains(args, name) {
-			j := slices.IndexFunc(said, func(one toolset.Arg) bool { return one.Name == a.Name })
+			j := slices.IndexFunc(t.Args, func(one toolset.Arg) bool { return one.Name == a.Name })
 			if j < 0 {
 				continue
 			}
-			value := url.PathEscape(toolset.TextOf(gjson.ParseBytes(said[j].Value)))
+			value := url.PathEscape(toolset.TextOf(gjson.ParseBytes(t.Args[j].Value)))
 			r.uri += value
 			pattern += regexp.QuoteMeta(value)
 			continue

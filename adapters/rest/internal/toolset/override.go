@@ -20,8 +20,8 @@ func (e *Entry) Override(t *openapi.Tool, common Shared) (*Tool, Faults) {
 	var wrong Faults
 	out.Settings, wrong = e.settings(t.Operation)
 	faults := append(c.faults, wrong...)
-	out.Shared = Shared{Args: c.shared, Filled: common.Filled}
-	out.Settings.Sets = out.Settings.Sets || slices.ContainsFunc(c.shared, func(a Arg) bool { return a.Value != nil })
+	out.Args, out.Filled = append(c.shared, e.Args...), common.Filled
+	out.Settings.Sets = out.Settings.Sets || slices.ContainsFunc(out.Args, func(a Arg) bool { return a.Value != nil })
 	over, wrong := e.additions(c)
 	if faults = append(faults, wrong...); len(c.all) == 0 && over == nil {
 		return out, faults

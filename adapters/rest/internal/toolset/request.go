@@ -291,6 +291,7 @@ func (b *builder) tool() *Tool {
 		Call:   seen,
 		Result: e.Result,
 		Entry:  e,
+		Args:   e.Args,
 	}
 	out.Settings, _ = e.settings(b.op) // Build reports its faults
 	if len(b.places) == 0 && len(fixed) == 0 {

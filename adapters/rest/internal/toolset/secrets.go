@@ -159,17 +159,13 @@ func (e *Entry) maskedQuery() []string {
 // secretValues calls found with each configured value of a parameter that is probably a secret: by
 // the parameter's name, or because holds, unless nil, returns true for the value.
 func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi.Parameter, value string)) {
-	own := t.Shared.Args
-	if t.Entry != nil {
-		own = slices.Concat(own, t.Entry.Args)
-	}
-	for i := range own {
-		if own[i].Value == nil {
+	for _, own := range t.Args {
+		if own.Value == nil {
 			continue
 		}
 		for _, a := range t.Call.Arguments {
-			p, value := a.Parameter, gjson.ParseBytes(own[i].Value).String()
-			if a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name) || holds != nil && holds(value)) {
+			p, value := a.Parameter, gjson.ParseBytes(own.Value).String()
+			if a.Name == own.Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name) || holds != nil && holds(value)) {
 				found(p, value)
 			}
 		}

@@ -196,8 +196,10 @@ type Tool struct {
 	// Hidden maps each argument whose place the entry sets, and which clients do not see, to the
 	// entry's key for the place: headers, query or body.
 	Hidden map[string]string
-	// Shared are the settings for parameters of all operations that apply to the tool.
-	Shared   Shared
+	// Args are what the configuration says about the arguments, at most one Arg for each. Those of
+	// Config.Args and rules come first. Filled is as in Shared.
+	Args     []Arg
+	Filled   map[string]string
 	Settings wire.Settings
 }
 
