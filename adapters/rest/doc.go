@@ -17,6 +17,7 @@
 //
 //	openapi    documents, and the tools of their operations
 //	toolset    one tool, changed or added by an entry of the configuration
+//	catalog    the entries of a catalogue
 //	wire       one call: request, credentials, limits, answer, result; signed by package sign
 //
 // The package is read in this order: names (types of the settings that belong to the packages below),

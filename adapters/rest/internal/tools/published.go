@@ -37,31 +37,21 @@ func (s *Settings) publish(m *Made, text []byte) error {
 	used, secrets := 0, map[string]bool{}
 	for i := range tools {
 		p := &tools[i]
-		e := &toolset.Entry{
-			Key:     p.Name,
-			Title:   p.Title,
-			About:   p.Description,
-			Body:    p.Body,
-			Headers: p.Headers,
-			Result:  p.Result,
-			Error:   p.Error,
-			ErrorIf: p.ErrorIf,
-		}
-		bounded := s.bound(e, p)
-		t, err := s.published(e, p)
+		bounded := s.bound(p)
+		t, err := s.published(p)
 		switch {
 		case err != nil:
-			m.warn(PublishedFile, fmt.Sprintf("tool %q: %s", p.Name, err))
+			m.warn(PublishedFile, fmt.Sprintf("tool %q: %s", p.Key, err))
 		case names[t.Name]:
-			m.warn(PublishedFile, fmt.Sprintf("tool %q: another tool already has the name", p.Name))
-		case !e.Hides(secrets):
-			m.warn(PublishedFile, fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Name, toolset.MaxPublishedSecrets))
+			m.warn(PublishedFile, fmt.Sprintf("tool %q: another tool already has the name", p.Key))
+		case !p.Hides(secrets):
+			m.warn(PublishedFile, fmt.Sprintf("tool %q: the catalogue has more than %d secrets among its headers and queries: set them as headers or auth of the configuration", p.Key, toolset.MaxPublishedSecrets))
 		default:
 			m.secure(t.Operation)
 			m.tools = append(m.tools, t)
 			used++
 			for _, text := range bounded {
-				m.warn(PublishedFile, fmt.Sprintf("tool %q: %s", p.Name, text))
+				m.warn(PublishedFile, fmt.Sprintf("tool %q: %s", p.Key, text))
 			}
 		}
 	}
@@ -71,11 +61,12 @@ func (s *Settings) publish(m *Made, text []byte) error {
 	return nil
 }
 
-// published returns the tool of a catalogue's entry e, as if the configuration had the entry. The input
+// published returns the tool of a catalogue's entry, as if the configuration had the entry. The input
 // schema stays as it is in p.
-func (s *Settings) published(e *toolset.Entry, p *publication.Tool) (*toolset.Tool, error) {
+func (s *Settings) published(p *publication.Tool) (*toolset.Tool, error) {
+	e := &p.Entry
 	var err error
-	if e.Request, err = s.below(p.Request); err != nil {
+	if e.Request, err = s.below(e.Request); err != nil {
 		return nil, err
 	}
 	for _, path := range []string{e.Result, e.Error, e.ErrorIf} {
@@ -97,7 +88,7 @@ func (s *Settings) published(e *toolset.Entry, p *publication.Tool) (*toolset.To
 	})
 	t, faults := e.Build()
 	if len(faults) > 0 {
-		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Name+": ") + faults[0].Text)
+		return nil, errors.New(strings.TrimPrefix(faults[0].Key, p.Key+": ") + faults[0].Text)
 	}
 	t.Settings.Bounded = true
 	t.Entry, t.Args, t.Published = nil, nil, e // the entry is not in the configuration

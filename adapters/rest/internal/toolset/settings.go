@@ -19,13 +19,13 @@ func (e *Entry) settingFaults() Faults {
 	if e.Timeout < 0 {
 		add("timeout", "must not be negative")
 	}
-	if e.Attempts < 0 || e.Attempts > maxAttempts {
+	if e.Attempts < 0 || e.Attempts > MaxAttempts {
 		add("retry", "must be 1 to 10, or off")
 	}
 	if e.As != "" && e.As != "tool" && e.As != AsResource {
 		add("as", "must be tool or resource")
 	}
-	if e.Limits.Answer != 0 && e.Limits.Answer < 1<<10 {
+	if e.Limits.Answer != 0 && e.Limits.Answer < MinAnswer {
 		faults = append(faults, e.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
 	}
 	if e.KeepFor < 0 {
@@ -34,11 +34,13 @@ func (e *Entry) settingFaults() Faults {
 	return faults
 }
 
-// maxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
+// MaxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
 // says otherwise.
 const (
-	maxAttempts     = 10
+	MaxAttempts     = 10
 	DefaultAttempts = 3
+	// MinAnswer is the smallest bound of an answer, in bytes.
+	MinAnswer = 1 << 10
 )
 
 // settings returns the settings for calls of the entry's tool, whose operation is op.
