@@ -43,6 +43,7 @@ func New(name string, c Config, o Options) (*Adapter, error) {
 		Name:      name,
 		Resources: m.settings.HasResources(),
 		Reads:     o.Reads,
+		Budget:    m.settings.Budget(),
 		Log:       o.Log,
 	})
 	return &Adapter{

@@ -75,7 +75,7 @@ func (c *Config) Inspect(ctx context.Context, name string, o Options) (*Report, 
 	if m.Nowhere != nil {
 		return nil, m.Nowhere
 	}
-	source, err := s.Source(m, nil)
+	source, err := s.Source(m, nil, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // said is a log that can be read while it is written.
@@ -115,6 +116,27 @@ func TestReload(t *testing.T) {
 	close(api.slow)
 	if got := <-begun; !strings.Contains(got, "at last") {
 		t.Errorf("the call that was under way: %s", got)
+	}
+}
+
+// The budget of an API outlives its editions: answers stay cached, and requests stay counted.
+func TestReloadKeepsBudget(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, yes := api.pets(), true
+	c.Tools = []toolset.Entry{{Key: "getPet", Cache: &yes, KeepFor: time.Hour}}
+	c.Limits.Rate = limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}
+	a := adapter(t, c, Options{Timeout: time.Minute})
+	up := connect(t, a, &adaptertest.Client{})
+	first, _ := call(t, up, "getPet", `{"id":1}`)
+	if _, err := a.Renew(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := call(t, up, "getPet", `{"id":1}`); again != first || api.count() != 1 {
+		t.Errorf("the answer is %s after %d requests, want %s after one", again, api.count(), first)
+	}
+	if text, isError := call(t, up, "getPet", `{"id":2}`); !isError || !strings.Contains(text, "the limit of 1/h for requests to this API is reached") {
+		t.Errorf("beyond the rate: %s", text)
 	}
 }
 

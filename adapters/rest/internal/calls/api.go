@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
@@ -27,7 +28,9 @@ type Options struct {
 	Resources bool   // operations may be resources
 	// Reads reports whether clients may read the resource at that URI. If it is nil, they may read all.
 	Reads func(uri string) bool
-	Log   *slog.Logger
+	// Budget bounds the requests of all editions.
+	Budget *wire.Budget
+	Log    *slog.Logger
 }
 
 // API is an MCP server in front of one API, once its texts were read. It has no edition before the first
@@ -113,7 +116,7 @@ func (a *API) Mode() string {
 // Edition returns the edition with these tools, to be passed to Use. The error says why they cannot be
 // put to use. Before the first own edition, an API without a server is no error.
 func (a *API) Edition(s *tools.Settings, m *tools.Made, first bool) (*Edition, error) {
-	source, err := s.Source(m, a.schemas)
+	source, err := s.Source(m, a.schemas, a.o.Budget)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func FuzzPublished(f *testing.F) {
 		if !gjson.ValidBytes(page) {
 			t.Fatalf("%q is listed as %s", text, page)
 		}
-		source, err := s.Source(none, schemas)
+		source, err := s.Source(none, schemas, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

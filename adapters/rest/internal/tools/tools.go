@@ -136,12 +136,19 @@ func (s *Settings) set(m *Made) *Set {
 	return out
 }
 
-// Source returns the source that calls the API. schemas may be nil.
-func (s *Settings) Source(m *Made, schemas *validate.Cache) (*wire.Source, error) {
+// Budget returns the budget for the sources of the API.
+func (s *Settings) Budget() *wire.Budget {
+	o := s.API
+	o.CacheBytes = s.cacheBytes()
+	return wire.NewBudget(&o)
+}
+
+// Source returns the source that calls the API. schemas and budget may be nil.
+func (s *Settings) Source(m *Made, schemas *validate.Cache, budget *wire.Budget) (*wire.Source, error) {
 	if m.misuse != nil {
 		return nil, m.misuse
 	}
 	o := m.api
-	o.Schemas, o.Secrets = schemas, append(s.secrets(m.all), s.Secrets...)
+	o.Budget, o.Schemas, o.Secrets = budget, schemas, append(s.secrets(m.all), s.Secrets...)
 	return wire.New(o)
 }

@@ -166,6 +166,7 @@ func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 // tokens gets the tokens for requests with one credential.
 type tokens struct {
 	by        remote.Authorizer
+	number    uint64 // of the tokens with the same budget, whose cache must not confuse them
 	hide      func(string)
 	last      atomic.Pointer[string] // the token that was hidden last
 	warnLogin func()                 // logs that a sign-in is missing; nil if none is needed
@@ -217,7 +218,7 @@ func (s *Source) openTokens() (wrong error) {
 		}
 		k := key{u.from.Client, u.at.String()}
 		if all[k] == nil {
-			t := &tokens{hide: s.hide}
+			t := &tokens{hide: s.hide, number: s.budget.tokens.Add(1)}
 			var end func()
 			if t.by, end, wrong = s.authorizer(&u.from, u.at); wrong != nil {
 				return

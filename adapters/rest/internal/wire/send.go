@@ -33,7 +33,7 @@ const (
 func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	refreshed := false
 	for tries := 0; ; {
-		if err := s.waitForRate(ctx); err != nil {
+		if err := s.budget.waitForRate(ctx); err != nil {
 			return nil, err
 		}
 		res, used, count, err := s.attempt(ctx, p)
@@ -97,7 +97,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		return nil, nil, count, err
 	}
 	r = p.resigned(r)
-	settle, err := s.breakers.allow(r.URL.Host)
+	settle, err := s.budget.breakers.allow(r.URL.Host)
 	if err != nil {
 		return nil, shown, count, err
 	}

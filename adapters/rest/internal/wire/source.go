@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
-	"golang.org/x/time/rate"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -73,6 +72,10 @@ type Options struct {
 	MaxBody   int // bytes read of an answer, decompressed; 8 MiB if 0
 	MaxFile   int // bytes of one file in arguments; 10 MiB if 0
 
+	// Budget bounds the requests. Sources of the same API share it. If it is nil, the source has its own, by
+	// Rate, Concurrent, Breaker and CacheBytes.
+	Budget *Budget
+
 	// Schemas checks arguments. Sources may share it. If it is nil, the source has its own.
 	Schemas *validate.Cache
 	Log     *slog.Logger // nil discards
@@ -86,10 +89,7 @@ type Source struct {
 	clients    map[clientKey]doer // for servers that http must not reach
 	forward    map[string]string  // by the caller's header: the header of the request
 	schemas    *validate.Cache
-	limiter    *rate.Limiter // nil without Options.Rate
-	slots      chan struct{} // has an item for each running call
-	breakers   *breakers
-	cache      *cache // nil without Options.CacheBytes
+	budget     *Budget
 	log        *slog.Logger
 	hidden     map[string]bool // configured headers whose values are secret
 	mismatched sync.Map        // the warnings that once has logged
@@ -121,19 +121,17 @@ var errClosed = errors.New("the source is closed")
 const DefaultTimeout = 30 * time.Second
 
 const (
-	defaultRetries    = 2
-	defaultConcurrent = 64
-	defaultMaxAnswer  = 100 << 10
-	defaultMaxBody    = 8 << 20
-	defaultMaxFile    = 10 << 20
-	defaultSchemas    = 256
+	defaultRetries   = 2
+	defaultMaxAnswer = 100 << 10
+	defaultMaxBody   = 8 << 20
+	defaultMaxFile   = 10 << 20
+	defaultSchemas   = 256
 )
 
 // New returns a source. It reads the files that o.HTTP names, and makes no connection.
 func New(o Options) (*Source, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
 	o.Retries = cmp.Or(o.Retries, defaultRetries)
-	o.Concurrent = cmp.Or(o.Concurrent, defaultConcurrent)
 	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
 	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
 	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
@@ -141,7 +139,7 @@ func New(o Options) (*Source, error) {
 		o:       o,
 		schemas: o.Schemas,
 		log:     o.Log,
-		slots:   make(chan struct{}, o.Concurrent),
+		budget:  o.Budget,
 		forward: map[string]string{},
 	}
 	if s.schemas == nil {
@@ -164,14 +162,9 @@ func New(o Options) (*Source, error) {
 	if err := s.checkHeaders(&o); err != nil {
 		return nil, err
 	}
-	if r := &s.o.Rate; r.PerSecond > 0 {
-		r.Burst = cmp.Or(r.Burst, max(1, int(r.PerSecond)))
-		s.limiter = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst)
+	if s.budget == nil {
+		s.budget = NewBudget(&o)
 	}
-	if o.CacheBytes > 0 {
-		s.cache = newCache(o.CacheBytes)
-	}
-	s.breakers = newBreakers(o.Breaker, s.log)
 	s.life, s.stop = context.WithCancel(context.Background())
 	if err := errors.Join(s.openTokens(), s.openSigners()); err != nil {
 		s.stop()
