@@ -3,7 +3,6 @@ package toolset
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -12,9 +11,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
-
-// Methods are the methods of requests, and whether they have bodies.
-var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
 
 // builder builds a tool from an entry with a request.
 type builder struct {
@@ -64,13 +60,6 @@ func (b *builder) arg(name string) *Arg {
 	}
 	return nil
 }
-
-var (
-	inPath    = regexp.MustCompile(`\{[^{}]*\}`)
-	inQuery   = regexp.MustCompile(`\{[?&][^{}]*\}`)
-	variable  = regexp.MustCompile(`^([a-zA-Z0-9_.-]+)(\*?)$`)
-	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
-)
 
 // request parses the method and the template of Request.
 func (b *builder) request() {

@@ -16,6 +16,9 @@ import (
 // each secret.
 const MaxPublishedSecrets = 100
 
+// keyHeader is the header with a key by which an API recognizes a repeated request.
+const keyHeader = "Idempotency-Key"
+
 // secretHeader reports whether a header's value is probably a secret, by the header's name. That of
 // an Idempotency-Key is not.
 func secretHeader(name string) bool {

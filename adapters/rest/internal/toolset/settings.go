@@ -87,9 +87,6 @@ func Repeatable(method string) bool {
 	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
-// keyHeader is the header with a key by which an API recognizes a repeated request.
-const keyHeader = "Idempotency-Key"
-
 // SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for
 // the key.
 func (e *Entry) SendsKey(op *openapi.Operation) bool {

@@ -8,22 +8,6 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Shared are the settings for parameters of all operations, as they apply to one tool.
-type Shared struct {
-	Args []Arg // from Config.Args and the rules, with the tool's names of the arguments
-	// Filled maps an argument to the key, headers or auth, that always sets the argument's place.
-	Filled map[string]string
-}
-
-// Empty reports whether no settings apply.
-func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
-
-// Confines reports whether the settings restrict the requests that clients can make.
-func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
-
-// Confines reports whether an argument's setting hides the argument from clients.
-func Confines(a Arg) bool { return a.Off || a.Value != nil }
-
 // ArgFaults returns the faults in Config.Args that can be found without a document.
 func ArgFaults(args []Arg) (all []string) {
 	for _, f := range append(argFaults(args, commonList, nil), schemaFaults(args, nil)...) {

@@ -33,6 +33,14 @@ type part struct {
 // text.
 var placeholder = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
 
+// These match the placeholders in the template of a request.
+var (
+	inPath    = regexp.MustCompile(`\{[^{}]*\}`)
+	inQuery   = regexp.MustCompile(`\{[?&][^{}]*\}`)
+	variable  = regexp.MustCompile(`^([a-zA-Z0-9_.-]+)(\*?)$`)
+	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
+)
+
 // maxNesting bounds the depth of templates.
 const maxNesting = 50
 

@@ -128,6 +128,9 @@ func (a *Arg) unusable() string {
 	return strings.Join(strings.Fields(wrong.Err.Error()), " ")
 }
 
+// Methods are the methods of requests, and whether they have bodies.
+var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
+
 // types are the types of JSON Schema, without null.
 var types = []string{"string", "integer", "number", "boolean", "object", "array"}
 
@@ -212,3 +215,19 @@ func (t *Tool) Reads() bool {
 	}
 	return t.Annotations.ReadOnly && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, t.Operation.Method)
 }
+
+// Shared are the settings for parameters of all operations, as they apply to one tool.
+type Shared struct {
+	Args []Arg // from Config.Args and the rules, with the tool's names of the arguments
+	// Filled maps an argument to the key, headers or auth, that always sets the argument's place.
+	Filled map[string]string
+}
+
+// Empty reports whether no settings apply.
+func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
+
+// Confines reports whether the settings restrict the requests that clients can make.
+func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
+
+// Confines reports whether an argument's setting hides the argument from clients.
+func Confines(a Arg) bool { return a.Off || a.Value != nil }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math"
 	"sync/atomic"
 	"time"
 
@@ -49,24 +48,6 @@ func NewBudget(o *Options) *Budget {
 		b.cache = newCache(o.CacheBytes)
 	}
 	return b
-}
-
-// Fault says why a call got no answer. Clients may see the text.
-type Fault struct {
-	Text  string
-	After time.Duration // when to try again; 0 if unknown
-}
-
-func (f *Fault) Error() string {
-	if f.After <= 0 {
-		return f.Text
-	}
-	return f.Text + "; try again in " + seconds(f.After)
-}
-
-// seconds returns a duration as text, in whole seconds, rounded up.
-func seconds(d time.Duration) string {
-	return fmt.Sprintf("%d s", max(1, int(math.Ceil(d.Seconds()))))
 }
 
 // enter waits until fewer than Options.Concurrent requests run. The caller calls leave when its request

@@ -224,3 +224,15 @@ func (p *Plan) String() string {
 	}
 	return string(p.mask([]byte(b.String())))
 }
+
+// replace sets a header, and removes headers that a server may take for the same one.
+func replace(h http.Header, name string, values []string) {
+	maps.DeleteFunc(h, func(other string, _ []string) bool { return openapi.SameHeader(other, name) })
+	h[name] = values
+}
+
+// repeatable reports whether a request may be sent twice.
+func (p *Plan) repeatable() bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, p.Method) ||
+		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
+}
