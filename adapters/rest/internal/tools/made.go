@@ -22,7 +22,6 @@ type Made struct {
 	misuse error        // why the credentials do not fit the document, or nil
 	tools  []*toolset.Tool
 	all    []*toolset.Tool // including the tools that clients do not see
-	shared []*Resource
 }
 
 // warn adds a warning about a file.

@@ -92,16 +92,23 @@ func (e *Entry) places(exists func(name string) bool) (all places, faults Faults
 
 // newPlace returns the place of a header or a query parameter that no document describes.
 func newPlace(key, prefix, name string, in openapi.Place, value *template) place {
-	p := &openapi.Parameter{Name: name, In: in}
-	if p.Style = "simple"; in == openapi.InHeader {
-		p.Type = "string"
-	} else {
-		p.Style, p.Explode = "form", true
+	p := &openapi.Parameter{
+		Name:  name,
+		In:    in,
+		Style: "simple",
+		Type:  "string",
+	}
+	if in == openapi.InQuery {
+		p.Style, p.Type, p.Explode = "form", "", true
 	}
 	return place{
-		key:      key,
-		argument: openapi.Argument{Name: prefix + name, Place: in, Parameter: p},
-		value:    value,
+		key:   key,
+		value: value,
+		argument: openapi.Argument{
+			Name:      prefix + name,
+			Place:     in,
+			Parameter: p,
+		},
 	}
 }
 
