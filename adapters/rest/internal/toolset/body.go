@@ -28,7 +28,15 @@ type additions struct {
 // arguments have these settings. The result is nil if the entry has no body, headers and query, or if a
 // template has a fault.
 func (e *Entry) additions(c *changes) (*additions, Faults) {
-	places, faults := e.places(func(name string) bool { return slices.Contains(c.names, name) })
+	used, off := map[string]bool{}, Faults{}
+	places, faults := e.places(func(root, name string) bool {
+		if a := c.arg(name); a != nil && a.Off {
+			off = append(off, e.KeyFault(root, "%s uses {%s}, but that argument is off", root, name))
+		}
+		used[name] = true
+		return slices.Contains(c.names, name)
+	})
+	faults = append(off, faults...)
 	o := &additions{
 		places: places,
 		fields: map[string]string{},
@@ -40,7 +48,6 @@ func (e *Entry) additions(c *changes) (*additions, Faults) {
 		}
 	}
 	for i := range places {
-		faults = append(faults, e.offFaults(&places[i], c)...)
 		places[i].describe(c)
 	}
 	if o.body() != nil {
@@ -48,7 +55,7 @@ func (e *Entry) additions(c *changes) (*additions, Faults) {
 			faults = append(faults, e.KeyFault("body", "body %s", why))
 		}
 	}
-	faults = append(faults, e.unused(c, places)...)
+	faults = append(faults, e.unused(c, used)...)
 	if len(faults) > 0 || len(places) == 0 {
 		return nil, faults
 	}
@@ -64,16 +71,6 @@ func (e *Entry) additions(c *changes) (*additions, Faults) {
 	}
 	o.hide(c.t)
 	return o, e.hiddenFaults(o, c)
-}
-
-// offFaults returns a fault for each argument that a place uses and the entry removes.
-func (e *Entry) offFaults(p *place, c *changes) (faults Faults) {
-	for _, name := range p.value.args() {
-		if a := c.arg(name); a != nil && a.Off {
-			faults = append(faults, e.KeyFault(p.root(), "%s uses {%s}, but that argument is off", p.root(), name))
-		}
-	}
-	return faults
 }
 
 // hiddenFaults returns a fault for each argument that clients do not see, and that a place uses or the
@@ -95,15 +92,15 @@ func (e *Entry) hiddenFaults(o *additions, c *changes) (faults Faults) {
 	return faults
 }
 
-// unused returns a fault for each added argument that no place uses. Most of them are misspelled names of
+// unused returns a fault for each added argument that no template uses. Most of them are misspelled names of
 // the document's arguments.
-func (e *Entry) unused(c *changes, all places) (faults Faults) {
+func (e *Entry) unused(c *changes, used map[string]bool) (faults Faults) {
 	var known []string
 	for _, a := range c.t.Arguments {
 		known = append(known, a.Name)
 	}
 	for _, a := range c.added() {
-		if slices.ContainsFunc(all, func(p place) bool { return p.uses(a.Name) }) {
+		if used[a.Name] {
 			continue
 		}
 		text := c.t.Operation.Key() + " has no such argument, and no template uses it: put {" + a.Name + "} into query, headers or body"

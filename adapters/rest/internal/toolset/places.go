@@ -35,12 +35,14 @@ const (
 	queryArg  = "query "
 )
 
-// places parses the templates of an entry. exists reports whether there is an argument of that name.
-func (e *Entry) places(exists func(name string) bool) (all places, faults Faults) {
+// places parses the templates of an entry. It calls use with the name in each placeholder, and the key that
+// has it: headers, query or body. use reports whether that argument exists.
+func (e *Entry) places(use func(root, name string) bool) (all places, faults Faults) {
+	in := func(root string) func(string) bool { return func(name string) bool { return use(root, name) } }
 	add := func(key, format string, args ...any) { faults = append(faults, e.KeyFault(key, format, args...)) }
 	for _, name := range slices.Sorted(maps.Keys(e.Headers)) {
 		key := "headers: " + name
-		one, err := parseText(e.Headers[name], exists)
+		one, err := parseText(e.Headers[name], in("headers"))
 		switch {
 		case err != nil:
 			add(key, "%s: %s", key, err)
@@ -58,7 +60,7 @@ func (e *Entry) places(exists func(name string) bool) (all places, faults Faults
 	}
 	query.ForEach(func(k, v gjson.Result) bool {
 		key := "query: " + k.String()
-		one, err := parseTemplate(v, exists, 0)
+		one, err := parseTemplate(v, in("query"), 0)
 		switch {
 		case k.String() == "":
 			add("query", "query has a parameter without a name")
@@ -74,7 +76,7 @@ func (e *Entry) places(exists func(name string) bool) (all places, faults Faults
 	if len(e.Body) == 0 {
 		return all, faults
 	}
-	one, err := parseTemplate(gjson.ParseBytes(e.Body), exists, 0)
+	one, err := parseTemplate(gjson.ParseBytes(e.Body), in("body"), 0)
 	if err == nil {
 		return append(all, place{
 			key:      "body",

@@ -200,7 +200,7 @@ func (b *builder) parameter(p *openapi.Parameter, name string) *Arg {
 // templates parses the body and the headers.
 func (b *builder) templates() {
 	var wrong Faults
-	b.places, wrong = b.entry.places(func(name string) bool { return b.arg(name) != nil })
+	b.places, wrong = b.entry.places(func(_, name string) bool { return b.arg(name) != nil })
 	b.faults = append(b.faults, wrong...)
 	if has, known := Methods[b.op.Method]; known && !has && len(b.entry.Body) > 0 {
 		b.faults = append(b.faults, b.entry.KeyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
