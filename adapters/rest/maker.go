@@ -1,7 +1,6 @@
 package rest
 
 import (
-	"context"
 	"log/slog"
 	"slices"
 
@@ -59,20 +58,18 @@ func (m *maker) Make(one *document.Reading, first bool, pushed []byte) (int, err
 
 // report logs what was made.
 func (m *maker) report(made *tools.Made) {
-	odd := slog.LevelDebug
-	if m.remarks {
-		odd = slog.LevelWarn
-	}
 	var said []string
 	for _, w := range made.Warnings {
-		level, where := odd, "in the document"
+		where, loud := "in the document", m.remarks
 		if w.File == tools.PublishedFile {
 			said = append(said, w.Text)
-			if where = "in the catalogue"; !slices.Contains(m.said, w.Text) {
-				level = slog.LevelWarn
-			}
+			where, loud = "in the catalogue", loud || !slices.Contains(m.said, w.Text)
 		}
-		m.log.Log(context.Background(), level, where, "warning", w.String())
+		if loud {
+			m.log.Warn(where, "warning", w.String())
+		} else {
+			m.log.Debug(where, "warning", w.String())
+		}
 	}
 	m.said = said
 	m.log.Info("tools made", "tools", len(made.Tools), "bytes", made.Size, "mode", made.Mode, "output_schemas_left_out", made.OutputsOmitted, "lost", len(made.Lost), "warnings", len(made.Warnings))

@@ -12,7 +12,7 @@
 //	    request: POST /webhook/calculate
 //
 // Requests, bodies, headers, results and settings (timeout, retry, cache, error and limits) mean
-// the same as for tools of the configuration. Package rest turns the entries into tools.
+// the same as for tools of the configuration. Package tools makes tools of the entries.
 package catalog
 
 import (

@@ -29,7 +29,7 @@ func (s *Settings) bound(t *publication.Tool) (warnings []string) {
 		warn("retry is %d, and attempts allows %d", asked, allowed)
 		t.Attempts = allowed
 	}
-	if !toolset.Repeatable(method) {
+	if !wire.Idempotent(method) {
 		harmless := t.Annotations["readOnlyHint"] || t.Annotations["idempotentHint"]
 		switch {
 		case !s.RetryPublished:

@@ -315,7 +315,7 @@ func (e *explainer) calls() {
 	attempts := cmp.Or(entry.Attempts, s.Attempts, toolset.DefaultAttempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
-	case !toolset.Repeatable(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
+	case !wire.Idempotent(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
 		text, attempts = "none: a "+t.Operation.Method+" is not made twice", 1
 		e.add("retry", text, generated)
 	case attempts == 1:

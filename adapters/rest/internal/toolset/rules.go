@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -82,7 +83,7 @@ func isGet(_, _ *Entry, op *openapi.Operation) bool { return op.Method == http.M
 
 // retries reports whether requests of an operation may be sent as often as the rule's entry, from, says.
 func retries(e, from *Entry, op *openapi.Operation) bool {
-	return from.Attempts == 1 || Repeatable(op.Method) || e.SendsKey(op) || e.Writes != nil && !*e.Writes
+	return from.Attempts == 1 || wire.Idempotent(op.Method) || e.SendsKey(op) || e.Writes != nil && !*e.Writes
 }
 
 // hasSettings reports whether a rule changes anything.

@@ -59,7 +59,7 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
 	harmless := e.harmless || e.Writes != nil && !*e.Writes
-	if e.Attempts > 1 && !Repeatable(op.Method) {
+	if e.Attempts > 1 && !wire.Idempotent(op.Method) {
 		s.Repeat = harmless
 		if !harmless && !e.SendsKey(op) {
 			faults = append(faults, e.KeyFault("retry", "retry: a repeated %s may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key", op.Method))
@@ -80,11 +80,6 @@ func Retries(attempts int) int {
 		return -1
 	}
 	return max(attempts-1, 0) // 0 is the default
-}
-
-// Repeatable reports whether the method is idempotent, so that a request may be sent twice.
-func Repeatable(method string) bool {
-	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
 }
 
 // SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for

@@ -187,7 +187,7 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 type Tool struct {
 	*openapi.Tool
 	// Call is the tool for package wire. If Prepare is set, Call has the Arguments of the request,
-	// and its InputSchema, which the catalog sets, is the one for clients.
+	// and its InputSchema, which package tools sets, is the one for clients.
 	Call *openapi.Tool
 	// Prepare, unless nil, turns the checked arguments of a client into those of the request.
 	Prepare       func(args []byte) ([]byte, error)

@@ -231,8 +231,12 @@ func replace(h http.Header, name string, values []string) {
 	h[name] = values
 }
 
-// repeatable reports whether a request may be sent twice.
+// Idempotent reports whether a request with the method may be sent twice.
+func Idempotent(method string) bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
+}
+
+// repeatable reports whether the request may be sent twice.
 func (p *Plan) repeatable() bool {
-	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, p.Method) ||
-		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
+	return Idempotent(p.Method) || p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
 }
