@@ -22,6 +22,6 @@
 //
 // The package is read in this order: names (types of the settings that belong to the packages below),
 // published and config (the settings, and what each room gets of them), inspect (what an API offers,
-// without connections), maker (a reading becomes an edition), adapter (the rooms put together). Each package below
-// says in which order its own files are read.
+// without connections), maker (a reading becomes an edition), adapter (the rooms put together). Each package
+// below says in which order its own files are read.
 package rest

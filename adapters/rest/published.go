@@ -1,20 +1,18 @@
 package rest
 
 import (
-	"maps"
-
-	"golang.org/x/net/http/httpguts"
-
-	"github.com/mcp-bridge/bridge/adapters/remote"
-
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 

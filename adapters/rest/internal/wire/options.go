@@ -1,11 +1,10 @@
 package wire
 
 import (
-	"fmt"
-	"math"
-
 	"errors"
+	"fmt"
 	"log/slog"
+	"math"
 	"net/http"
 	"time"
 

@@ -3,15 +3,13 @@ package wire
 import (
 	"bufio"
 	"bytes"
-	"errors"
-
-	"github.com/mcp-bridge/bridge/internal/cut"
-
 	"context"
+	"errors"
 	"io"
 	"net/http"
 	"sync"
 
+	"github.com/mcp-bridge/bridge/internal/cut"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 )
 
