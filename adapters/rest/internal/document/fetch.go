@@ -1,7 +1,6 @@
-package rest
+package document
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -10,8 +9,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -27,15 +24,19 @@ const (
 	maxDocument = 64 << 20         // bytes of one text
 )
 
+// Clients read URLs.
+type Clients struct {
+	Own     *remote.Client // for the URL of the catalogue
+	Guarded *remote.Client // for URLs that the operator need not have named
+	Outside *remote.Client // for URLs that the author of a public document named
+}
+
 // fetcher reads documents from URLs, and detects changes.
 type fetcher struct {
-	client  *remote.Client
-	guarded *remote.Client    // for URLs that the operator need not have named
-	outside *remote.Client    // for URLs that the author of a public document named
-	main    string            // the URL of the document; empty if there is none
-	from    []*url.URL        // origins from which texts may be read; that of main is first
-	own     *Catalog          // has a further URL to read, with headers
-	headers map[string]string // for the origin of main
+	Clients
+	o    *Options
+	main string     // the URL of the document; empty if there is none
+	from []*url.URL // origins from which texts may be read; that of main is first
 
 	mu     sync.Mutex         // guards seen and public
 	seen   map[string]version // by URL
@@ -50,37 +51,34 @@ type version struct {
 
 var _ openapi.Fetcher = (*fetcher)(nil)
 
-// newFetcher returns a fetcher for the document of c. The document may refer only to its own server
-// and to trusted servers, so that its author cannot make the bridge read from other servers in the
-// bridge's network.
-func (c *Config) newFetcher() (*fetcher, error) {
-	client, err := remote.New(c.http())
+// newFetcher returns a fetcher. The document may refer only to its own server and to the origins in o,
+// so that its author cannot make the bridge read from other servers in the bridge's network.
+func newFetcher(o *Options) (*fetcher, error) {
+	client, err := remote.New(o.HTTP)
 	if err != nil {
 		return nil, err
 	}
 	f := &fetcher{
-		client:  client,
-		guarded: client,
-		own:     &c.Catalog,
-		headers: c.OpenAPIHeaders,
+		Clients: Clients{Own: client, Guarded: client},
+		o:       o,
 		seen:    map[string]version{},
 		public:  map[string]bool{},
 	}
-	if u, err := url.Parse(c.OpenAPI); err == nil && !wire.Blocked(u) {
-		guarded := c.http()
+	if u, err := url.Parse(o.Location); err == nil && !wire.Blocked(u) {
+		guarded := o.HTTP
 		guarded.Refuses = remote.LinkLocal
-		if f.guarded, err = remote.New(guarded); err != nil {
+		if f.Guarded, err = remote.New(guarded); err != nil {
 			return nil, err
 		}
 	}
-	outside := c.http()
+	outside := o.HTTP
 	outside.Outside = true
-	if f.outside, err = remote.New(outside); err != nil {
+	if f.Outside, err = remote.New(outside); err != nil {
 		return nil, err
 	}
-	origins := c.origins()
-	if address.IsHTTP(c.OpenAPI) {
-		f.main, origins = c.OpenAPI, append([]string{c.OpenAPI}, origins...)
+	origins := o.Origins
+	if address.IsHTTP(o.Location) {
+		f.main, origins = o.Location, append([]string{o.Location}, origins...)
 	}
 	for _, o := range origins {
 		if u, err := url.Parse(o); err == nil {
@@ -147,17 +145,17 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 		return nil, old, errors.New("has a user or a password in it: remove them, and set openapi_headers: { Authorization: … } in a configuration file")
 	}
 	var headers map[string]string
-	client := f.guarded
+	client := f.Guarded
 	beside := f.main != "" && remote.SameOrigin(u, f.from[0])
 	switch {
-	case address == f.own.URL:
-		client, headers = f.client, f.own.Headers
+	case address == f.o.Catalog:
+		client, headers = f.Own, f.o.CatalogHeaders
 	case !f.allowed(u):
 		return nil, old, fmt.Errorf("%s://%s is not the document's server: add it to trusted to allow reading it", u.Scheme, u.Host)
 	case beside:
-		headers = f.headers
+		headers = f.o.Headers
 		if address != f.main && f.Public(f.main) {
-			client = f.outside
+			client = f.Outside
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
@@ -205,109 +203,11 @@ func (f *fetcher) get(ctx context.Context, address string, old version) ([]byte,
 
 // close closes unused connections.
 func (f *fetcher) close() {
-	f.client.Close()
-	f.guarded.Close()
-	f.outside.Close()
+	f.Own.Close()
+	f.Guarded.Close()
+	f.Outside.Close()
 }
 
 func (f *fetcher) allowed(u *url.URL) bool {
 	return slices.ContainsFunc(f.from, func(o *url.URL) bool { return remote.SameOrigin(o, u) })
-}
-
-// stamp describes a file. The zero stamp is that of a missing file.
-type stamp struct {
-	size     int64
-	modified time.Time
-	path     string // with links resolved, since containers exchange a volume by a link
-}
-
-// watched detects changes in the texts of a document.
-type watched struct {
-	fetch *fetcher
-	files map[string]stamp
-	urls  []string
-}
-
-// unsettled is the age below which the time of a file proves nothing: the file may have been written
-// again within the same tick of the clock. A time further in the future was set on purpose.
-const unsettled = time.Second
-
-// moment describes files before they are read, so that a file that is replaced during the reading
-// counts as changed.
-type moment struct {
-	at    time.Time
-	files map[string]stamp
-}
-
-// stampFiles records the state of the texts that are files.
-func stampFiles(texts []string) moment {
-	m := moment{time.Now(), map[string]stamp{}}
-	for _, t := range texts {
-		if t != "" && !address.IsHTTP(t) {
-			m.files[t] = stampOf(t)
-		}
-	}
-	return m
-}
-
-// watch returns the state of a document's texts, which were read after the moment before.
-func watch(fetch *fetcher, texts []string, before moment) *watched {
-	w := &watched{fetch: fetch, files: map[string]stamp{}}
-	for _, t := range texts {
-		if address.IsHTTP(t) {
-			w.urls = append(w.urls, t)
-			continue
-		}
-		s, known := before.files[t]
-		if !known {
-			s = stampOf(t)
-		}
-		if age := before.at.Sub(s.modified); -unsettled < age && age < unsettled {
-			s = stamp{size: -1} // differs from every stamp, so that the file is read once more
-		}
-		w.files[t] = s
-	}
-	if fetch != nil {
-		fetch.keep(w.urls)
-	}
-	return w
-}
-
-func stampOf(path string) stamp {
-	info, err := os.Stat(path)
-	if err != nil {
-		return stamp{}
-	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return stamp{}
-	}
-	return stamp{info.Size(), info.ModTime(), real}
-}
-
-func (w *watched) filesChanged() bool {
-	for path, s := range w.files {
-		if stampOf(path) != s {
-			return true
-		}
-	}
-	return false
-}
-
-// urlsChanged reports whether a URL has changed. If none has, the error is that of the first URL that
-// could not be read.
-func (w *watched) urlsChanged(ctx context.Context) (bool, error) {
-	var first error
-	for _, u := range w.urls {
-		changed, err := w.fetch.changed(ctx, u)
-		if changed {
-			return true, nil
-		}
-		first = cmp.Or(first, err)
-	}
-	return false, first
-}
-
-func (w *watched) texts() []string {
-	return append(slices.Sorted(maps.Keys(w.files)), w.urls...)
 }

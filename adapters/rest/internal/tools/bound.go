@@ -1,4 +1,4 @@
-package rest
+package tools
 
 import (
 	"cmp"
@@ -15,49 +15,50 @@ import (
 // maxKept bounds the KeepFor of a catalogue's tools.
 const maxKept = time.Hour
 
-// bound copies the settings of a catalogue's tool into e, within the limits of the configuration,
-// since a catalogue is trusted less. Each changed setting causes a warning.
-func (c *Config) bound(e *toolset.Entry, t *publication.Tool, o *Options) (warnings []string) {
+// bound keeps the settings of a catalogue's tool within the limits of the configuration, since a
+// catalogue is trusted less. Each changed setting causes a warning.
+func (s *Settings) bound(t *publication.Tool) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
-	most := cmp.Or(o.MaxTimeout, o.Timeout, wire.DefaultTimeout)
-	if e.Timeout = min(t.Timeout, most); t.Timeout > most {
+	if most := cmp.Or(s.API.MaxTimeout, s.API.Timeout, wire.DefaultTimeout); t.Timeout > most {
 		warn("timeout is %v, and the server's max_timeout allows %v", t.Timeout, most)
+		t.Timeout = most
 	}
 	method, _, _ := strings.Cut(strings.TrimSpace(t.Request), " ")
-	allowed := cmp.Or(c.Attempts, toolset.DefaultAttempts)
-	if e.Attempts = min(t.Attempts, allowed); t.Attempts > allowed {
-		warn("retry is %d, and attempts allows %d", t.Attempts, allowed)
+	asked, allowed := t.Attempts, cmp.Or(s.Attempts, toolset.DefaultAttempts)
+	if asked > allowed {
+		warn("retry is %d, and attempts allows %d", asked, allowed)
+		t.Attempts = allowed
 	}
-	if !toolset.Repeatable(method) {
+	if !wire.Idempotent(method) {
 		harmless := t.Annotations["readOnlyHint"] || t.Annotations["idempotentHint"]
 		switch {
-		case !c.Catalog.Retry:
-			if t.Attempts > 1 {
+		case !s.RetryPublished:
+			if asked > 1 {
 				warn("retry: a %s is not retried, unless the configuration has catalog: { retry: true }", method)
 			}
-			e.Attempts = 1
-		case t.Attempts > 1 && harmless:
-			e.Repeat()
-		case t.Attempts > 1 && !e.HasKey():
+			t.Attempts = 1
+		case asked > 1 && harmless:
+			t.Repeat()
+		case asked > 1 && !t.HasKey():
 			warn("retry: a repeated %s may take effect twice: it is retried only with readOnlyHint or idempotentHint among the annotations, or a header Idempotency-Key", method)
-			e.Attempts = 1
+			t.Attempts = 1
 		}
 	}
-	e.Limits.Answer = toolset.Bytes(min(t.Answer, c.maxAnswer()))
-	if t.Answer > c.maxAnswer() {
-		warn("limits: answer is %d, and the limits of the API allow %d", t.Answer, c.maxAnswer())
+	if most := s.API.MaxAnswer; int(t.Limits.Answer) > most {
+		warn("limits: answer is %d, and the limits of the API allow %d", t.Limits.Answer, most)
+		t.Limits.Answer = toolset.Bytes(most)
 	}
-	e.Cache, e.KeepFor = t.Cache, min(t.KeepFor, maxKept)
 	switch {
 	case t.Cache == nil || !*t.Cache:
 	case method != http.MethodGet:
-		e.Cache, e.KeepFor = nil, 0
+		t.Cache, t.KeepFor = nil, 0
 		warn("cache is for GET: the answer to a %s is not kept", method)
-	case c.Cache == 0:
-		e.Cache, e.KeepFor = nil, 0
+	case s.Cache == 0:
+		t.Cache, t.KeepFor = nil, 0
 		warn("cache: the configuration has no cache for the API")
 	case t.KeepFor > maxKept:
 		warn("cache is %v, and %v is allowed", t.KeepFor, maxKept)
+		t.KeepFor = maxKept
 	}
 	return warnings
 }

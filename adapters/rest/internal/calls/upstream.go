@@ -1,4 +1,4 @@
-package rest
+package calls
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -17,20 +18,12 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
-// revision is the revision of MCP that the adapter speaks as a server.
-const revision = "2025-11-25"
-
-// capabilities returns the capabilities of the server as JSON.
-func (c *Config) capabilities() string {
-	if c.hasResources() {
-		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
-	}
-	return `{"tools":{"listChanged":true}}`
-}
+// Revision is the revision of MCP that the API speaks as a server.
+const Revision = "2025-11-25"
 
 // upstream is a connection of the bridge to the adapter. It takes calls until Close.
 type upstream struct {
-	a        *Adapter
+	a        *API
 	server   *bridge.Greeting
 	header   http.Header        // the forwarded headers of the request that opened the connection
 	identity *identity.Identity // that of the same request
@@ -51,13 +44,26 @@ var _ bridge.Upstream = (*upstream)(nil)
 // errClosed is the cause that ends the calls of a closed connection.
 var errClosed = errors.New("its connection was closed")
 
-// connect opens a connection that greets with the catalog of e. It fails once the adapter is closed.
-func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	capabilities := a.c.capabilities()
-	result := []byte(`{"protocolVersion":"` + revision + `","capabilities":` + capabilities + `,"serverInfo":`)
-	result = append(result, e.info...)
-	if e.about != "" {
-		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.about)
+// capabilities returns the capabilities of the server as JSON.
+func (a *API) capabilities() string {
+	if a.o.Resources {
+		return `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`
+	}
+	return `{"tools":{"listChanged":true}}`
+}
+
+// Open opens a connection that greets with the edition in use. There must be one.
+func (a *API) Open(from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	e, err := a.acquire()
+	if err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	capabilities := a.capabilities()
+	result := []byte(`{"protocolVersion":"` + Revision + `","capabilities":` + capabilities + `,"serverInfo":`)
+	result = append(result, e.Info...)
+	if e.About != "" {
+		result = gjson.AppendJSONString(append(result, `,"instructions":`...), e.About)
 	}
 	u := &upstream{
 		a:        a,
@@ -65,7 +71,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 		header:   from.Header,
 		identity: from.Identity,
 		server: &bridge.Greeting{
-			Revision:     revision,
+			Revision:     Revision,
 			Capabilities: []byte(capabilities),
 			Result:       append(result, '}'),
 		},
@@ -75,7 +81,7 @@ func (a *Adapter) connect(e *edition, from *bridge.Caller, rest bridge.Client) (
 	defer a.mu.Unlock()
 	if a.closed {
 		u.end(errClosed)
-		return nil, a.unavailable("it was stopped", nil)
+		return nil, a.Unavailable("it was stopped", nil)
 	}
 	a.open[u] = struct{}{}
 	return u, nil
@@ -132,7 +138,7 @@ func (u *upstream) TakesEdits() {}
 func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if !u.enter() {
 		return nil, &bridge.Error{
-			Server: u.a.name,
+			Server: u.a.o.Name,
 			Kind:   bridge.ErrUnsent,
 			Public: errClosed.Error(),
 		}
@@ -143,33 +149,33 @@ func (u *upstream) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 		return jsonrpc.NewResult(nil, []byte("{}")), nil
 	case "tools/list", "tools/call":
 	case "resources/list", "resources/templates/list", "resources/read":
-		if !u.a.c.hasResources() {
+		if !u.a.o.Resources {
 			return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
 		}
 	default:
 		return jsonrpc.NewError(nil, jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil), nil
 	}
-	e, err := u.a.acquire(ctx)
+	e, err := u.a.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer e.calls.Done()
 	params := r.Whole()
 	if r.Method == "tools/list" {
-		page, ok := e.page(gjson.GetBytes(params, "cursor").String())
+		page, ok := e.Page(gjson.GetBytes(params, "cursor").String())
 		if !ok {
 			return jsonrpc.InvalidParams("the cursor is not one that was given for tools/list"), nil
 		}
 		return jsonrpc.NewResult(nil, page), nil
 	}
 	if r.Method != "tools/call" {
-		return u.resourceCall(ctx, e.edition, r, params)
+		return u.resourceCall(ctx, e.Edition, r, params)
 	}
-	return u.call(ctx, e.edition, r, params)
+	return u.call(ctx, e.Edition, r, params)
 }
 
 // call answers tools/call with the tools of e.
-func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+func (u *upstream) call(ctx context.Context, e *Edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
 	args := memberOf(params, "arguments") // raw, since it may be large
 	switch {
 	case len(args) == 0 || string(args) == "null":
@@ -177,7 +183,7 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 	case args[0] != '{':
 		return jsonrpc.InvalidParams("arguments must be an object"), nil
 	}
-	t := e.byName[r.Name()]
+	t := e.ByName[r.Name()]
 	if t == nil {
 		return jsonrpc.InvalidParams("Unknown tool: " + r.Name()), nil
 	}
@@ -194,6 +200,45 @@ func (u *upstream) call(ctx context.Context, e *edition, r *bridge.Request, para
 		return nil, u.lostError(ctx, err)
 	}
 	return jsonrpc.NewToolResult(nil, result, wire.IsError(result)), nil
+}
+
+// resourceCall answers requests about resources.
+func (u *upstream) resourceCall(ctx context.Context, e *Edition, r *bridge.Request, params []byte) (*jsonrpc.Message, error) {
+	if r.Method != "resources/read" {
+		if gjson.GetBytes(params, "cursor").Exists() {
+			return jsonrpc.InvalidParams("the cursor is not one that was given for " + r.Method), nil
+		}
+		if r.Method == "resources/list" {
+			return jsonrpc.NewResult(nil, e.Plain), nil
+		}
+		return jsonrpc.NewResult(nil, e.Templates), nil
+	}
+	uri := gjson.GetBytes(params, "uri").String()
+	data := append(gjson.AppendJSONString([]byte(`{"uri":`), uri), '}')
+	found, args, err := e.ResourceAt(uri)
+	switch {
+	case errors.Is(err, tools.ErrNoResource):
+		return jsonrpc.NewError(nil, jsonrpc.CodeNoResource, "Resource not found", data), nil
+	case err != nil:
+		return jsonrpc.InvalidParams(err.Error()), nil
+	}
+	ctx, end := u.bound(ctx)
+	defer end()
+	contents, err := e.source.Read(ctx, u.newCall(found.Tool, r, args), uri)
+	if failed, ok := errors.AsType[*wire.Failure](err); ok {
+		code := jsonrpc.CodeInternal
+		switch {
+		case failed.Missing:
+			code = jsonrpc.CodeNoResource
+		case failed.Refused:
+			code = jsonrpc.CodeInvalidParams
+		}
+		return jsonrpc.NewError(nil, code, failed.Text, data), nil
+	}
+	if err != nil {
+		return nil, u.lostError(ctx, err)
+	}
+	return jsonrpc.NewResult(nil, tools.OneLine(append(append([]byte(`{"contents":`), contents...), '}'))), nil
 }
 
 // bound returns a context that ends with ctx or with the connection, and the function that frees it.
@@ -229,37 +274,12 @@ func (u *upstream) newCall(t *toolset.Tool, r *bridge.Request, args []byte) *wir
 	return call
 }
 
-// callOf returns the call for package wire with args, and nothing else of the caller.
-func callOf(t *toolset.Tool, args []byte) *wire.Call {
-	c := &wire.Call{
-		Tool:     t.Call,
-		Args:     args,
-		Result:   t.Result,
-		Settings: t.Settings,
-	}
-	if t.Picks {
-		c.Pick, c.PickName = gjson.GetBytes(args, toolset.PickArg).String(), toolset.PickArg
-	}
-	if t.Picks || t.Prepare != nil {
-		c.Rewrite = func(args []byte) ([]byte, error) {
-			if t.Picks {
-				args = toolset.WithoutPick(args)
-			}
-			if t.Prepare != nil {
-				return t.Prepare(args)
-			}
-			return args, nil
-		}
-	}
-	return c
-}
-
 // lostError returns the error of a call without a result: err if the caller ended ctx, and otherwise
 // ErrLost, since the connection or the source was closed.
 func (u *upstream) lostError(ctx context.Context, err error) error {
 	if u.ctx.Err() != nil || ctx.Err() == nil {
 		return &bridge.Error{
-			Server: u.a.name,
+			Server: u.a.o.Name,
 			Kind:   bridge.ErrLost,
 			Public: errClosed.Error(),
 			Err:    err,
@@ -269,36 +289,35 @@ func (u *upstream) lostError(ctx context.Context, err error) error {
 }
 
 // Tools returns all tools as a JSON list, including tools that tools/list leaves out.
-func (a *Adapter) Tools(ctx context.Context) ([]byte, error) {
-	u, err := a.acquire(ctx)
+func (a *API) Tools() ([]byte, error) {
+	u, err := a.acquire()
 	if err != nil {
 		return nil, err
 	}
 	defer u.calls.Done()
 	out := []byte{'['}
-	for i, t := range u.tools {
+	for i, t := range u.Set.Tools {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		out = appendEntry(out, t)
+		out = tools.AppendEntry(out, t)
 	}
 	return append(out, ']'), nil
 }
 
-// Plan returns the text of the request that a call of the named tool would send, with secrets
-// masked. It makes no call, but may read the document.
-func (a *Adapter) Plan(ctx context.Context, name string, args []byte) (string, error) {
-	u, err := a.acquire(ctx)
+// Plan returns the text of the request that a call of the named tool would send, with secrets masked.
+func (a *API) Plan(name string, args []byte) (string, error) {
+	u, err := a.acquire()
 	if err != nil {
 		return "", err
 	}
 	defer u.calls.Done()
-	t := u.byName[name]
+	t := u.ByName[name]
 	if t == nil {
 		return "", errors.New("there is no tool " + name)
 	}
 	call := callOf(t, args)
-	call.Resource = a.resourceReader(u.edition, callOf)
+	call.Resource = a.resourceReader(u.Edition, callOf)
 	p, err := u.source.Plan(call)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package rest
+package document
 
 import (
 	"bytes"
@@ -49,19 +49,19 @@ func Detect(location string) (Kind, error) {
 	return kindOf(append(head, rest...)), nil
 }
 
-// DetectURL returns the kind of the URL in c.OpenAPI. It reads the URL only if the path looks like
+// DetectURL returns the kind of the URL in o.Location. It reads the URL only if the path looks like
 // that of a document, since an MCP server would take the request for that of a client.
-func (c *Config) DetectURL(ctx context.Context) (Kind, error) {
-	u, err := url.Parse(c.OpenAPI)
+func DetectURL(ctx context.Context, o Options) (Kind, error) {
+	u, err := url.Parse(o.Location)
 	if err != nil || !documentPath(u.Path) {
 		return OtherKind, nil
 	}
-	f, err := c.newFetcher()
+	f, err := newFetcher(&o)
 	if err != nil {
 		return OtherKind, err
 	}
 	defer f.close()
-	data, err := f.Fetch(ctx, c.OpenAPI)
+	data, err := f.Fetch(ctx, o.Location)
 	if err != nil {
 		return OtherKind, err
 	}

@@ -1,4 +1,4 @@
-package rest
+package document
 
 import (
 	"context"
@@ -54,8 +54,8 @@ type recorder struct {
 	limit   time.Duration     // bounds the fetch of the document itself; fetchLimit if 0
 }
 
-// patience bounds the fetch of a document if a saved document can replace it.
-const patience = 4 * time.Second
+// Patience bounds the fetch of a document if a saved document can replace it.
+const Patience = 4 * time.Second
 
 // Fetch implements openapi.Fetcher.
 func (r *recorder) Fetch(ctx context.Context, address string) ([]byte, error) {
@@ -68,7 +68,7 @@ func (r *recorder) Fetch(ctx context.Context, address string) ([]byte, error) {
 	switch sum := sumOf(address); {
 	case err != nil:
 		r.failed = append(r.failed, sum)
-	case address != r.own.URL:
+	case address != r.o.Catalog:
 		r.texts[sum] = text
 		if r.Public(address) {
 			r.outside[sum] = true
@@ -83,16 +83,16 @@ func sumOf(address string) string {
 }
 
 // keptPath returns the path of the saved document. It is empty if the document is not to be saved.
-func (c *Config) keptPath() string {
-	if c.KeepDir == "" || !address.IsHTTP(c.OpenAPI) {
+func (o *Options) keptPath() string {
+	if o.KeepDir == "" || !address.IsHTTP(o.Location) {
 		return ""
 	}
-	return filepath.Join(c.KeepDir, sumOf(c.OpenAPI)+".json")
+	return filepath.Join(o.KeepDir, sumOf(o.Location)+".json")
 }
 
 // readKept reads the saved document. It returns nil without an error if none is saved.
-func (c *Config) readKept(own *fetcher) (*kept, error) {
-	path := c.keptPath()
+func (o *Options) readKept(own *fetcher) (*kept, error) {
+	path := o.keptPath()
 	if path == "" {
 		return nil, nil
 	}
@@ -103,7 +103,7 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 		return nil, err
 	}
 	k := &kept{own: own}
-	if err := json.Unmarshal(data, k); err != nil || len(data) > maxKeptFile || k.Texts[sumOf(c.OpenAPI)] == nil {
+	if err := json.Unmarshal(data, k); err != nil || len(data) > maxKeptFile || k.Texts[sumOf(o.Location)] == nil {
 		return nil, fmt.Errorf("%s is damaged: remove it", path)
 	}
 	return k, nil
@@ -112,14 +112,14 @@ func (c *Config) readKept(own *fetcher) (*kept, error) {
 // keepTexts saves the document on disk. Readers of the file never see a part of it. If a text could not
 // be read now, but is saved, keepTexts also keeps the other saved texts, since the unread text may
 // refer to them.
-func (c *Config) keepTexts(read *recorder) error {
-	path := c.keptPath()
+func (o *Options) keepTexts(read *recorder) error {
+	path := o.keptPath()
 	if path == "" {
 		return nil
 	}
 	texts, outside := read.texts, read.outside
 	if len(read.failed) > 0 {
-		old, _ := c.readKept(nil) // a damaged file is replaced
+		old, _ := o.readKept(nil) // a damaged file is replaced
 		if old != nil && slices.ContainsFunc(read.failed, func(sum string) bool { return old.Texts[sum] != nil }) {
 			maps.Copy(old.Texts, texts)
 			texts = old.Texts
@@ -137,7 +137,7 @@ func (c *Config) keepTexts(read *recorder) error {
 	if len(data) > maxKeptFile {
 		return fmt.Errorf("it would take more than %d bytes", maxKeptFile)
 	}
-	if err := os.MkdirAll(c.KeepDir, 0o700); err != nil {
+	if err := os.MkdirAll(o.KeepDir, 0o700); err != nil {
 		return err
 	}
 	return files.Write(path, data)

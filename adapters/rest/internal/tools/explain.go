@@ -1,4 +1,4 @@
-package rest
+package tools
 
 import (
 	"cmp"
@@ -11,13 +11,14 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/internal/sanitize"
 )
 
 // Explained says where each part of a tool comes from.
 type Explained struct {
 	Name  string // as clients see it
-	Key   string // of the entry in Config.Tools; empty if there is none
+	Key   string // of the entry in Settings.Entries; empty if there is none
 	Lines []Line // one for each setting in effect
 }
 
@@ -30,16 +31,12 @@ type Line struct {
 
 // Explain says where each part of the selected tools comes from. match selects tools by the names
 // that clients see, by keys of the configuration, or by operation IDs. file is the path of the
-// configuration, and redact masks secrets in values. If the document was not read, there are no
-// tools.
-func (r *Report) Explain(file string, match func(name string) bool, redact func(string) string) []Explained {
-	if r.Unread {
-		return nil
-	}
+// configuration, and redact masks secrets in values.
+func (s *Settings) Explain(m *Made, file string, match func(name string) bool, redact func(string) string) []Explained {
 	var all []Explained
-	rules := toolset.RuleLines(r.config.Rules)
-	for i := range r.config.Tools {
-		if e := &r.config.Tools[i]; e.Off && match(e.Key) {
+	rules := toolset.RuleLines(s.Rules)
+	for i := range s.Entries {
+		if e := &s.Entries[i]; e.Off && match(e.Key) {
 			all = append(all, Explained{
 				Name:  "none",
 				Key:   e.Key,
@@ -47,14 +44,21 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 			})
 		}
 	}
-	for _, t := range r.tools {
+	uris := map[*toolset.Tool]string{}
+	list := slices.Clone(m.Tools)
+	for _, r := range m.Resources {
+		list, uris[r.Tool] = append(list, r.Tool), r.uri
+	}
+	for _, t := range list {
 		key := ""
 		if t.Entry != nil && !t.Entry.Ruled {
 			key = t.Entry.Key
 		}
 		if match(t.Name) || match(key) || match(t.Operation.ID) {
 			e := explainer{
-				r:      r,
+				s:      s,
+				doc:    m.Document,
+				uri:    uris[t],
 				file:   file,
 				t:      t,
 				e:      t.Entry,
@@ -69,8 +73,10 @@ func (r *Report) Explain(file string, match func(name string) bool, redact func(
 
 // explainer writes the lines of a tool.
 type explainer struct {
-	r    *Report
-	file string // the path of the configuration
+	s    *Settings
+	doc  *openapi.Document // nil without a document
+	uri  string            // of a resource; empty for a tool
+	file string            // the path of the configuration
 	t    *toolset.Tool
 	e    *toolset.Entry // nil if the configuration has no entry
 	out  []Line
@@ -149,8 +155,8 @@ func (e *explainer) head() {
 		name = generated + " of " + op.ID + " at " + e.source()
 	}
 	e.add("name", t.Name, name)
-	if uri := e.r.uris[t]; uri != "" {
-		e.add("resource", uri, e.config("as"))
+	if e.uri != "" {
+		e.add("resource", e.uri, e.config("as"))
 	}
 	e.add("request", toolset.RequestOf(op), e.source())
 	said := func(key, own, extension string) string {
@@ -183,15 +189,8 @@ func (e *explainer) arguments() {
 		places[a.Name] = a
 	}
 	entries, seen := map[string]*toolset.Arg{}, map[string]string{}
-	if e.e != nil {
-		for i := range e.e.Args {
-			a := &e.e.Args[i]
-			entries[a.Name] = a
-			seen[cmp.Or(a.As, a.Name)] = a.Name
-		}
-	}
-	for i := range e.t.Shared.Args {
-		a := &e.t.Shared.Args[i]
+	for i := range e.t.Args {
+		a := &e.t.Args[i]
 		entries[a.Name] = a
 		seen[cmp.Or(a.As, a.Name)] = a.Name
 	}
@@ -209,28 +208,21 @@ func (e *explainer) arguments() {
 		e.add("argument "+shown, text, e.argument(places[name], shown, entries[name]))
 		return true
 	})
-	gone := func(all []toolset.Arg) {
-		for i := range all {
-			switch a := &all[i]; {
-			case a.Off:
-				e.add("no argument "+a.Name, "off", e.at(a.Line))
-			case a.Value != nil:
-				e.add("no argument "+a.Name, "always "+string(a.Value), e.at(a.Line))
-			}
+	for _, a := range e.t.Args {
+		switch {
+		case a.Off:
+			e.add("no argument "+a.Name, "off", e.at(a.Line))
+		case a.Value != nil:
+			e.add("no argument "+a.Name, "always "+string(a.Value), e.at(a.Line))
 		}
 	}
-	gone(e.t.Shared.Args)
-	for _, name := range slices.Sorted(maps.Keys(e.t.Shared.Filled)) {
-		key, verb := e.t.Shared.Filled[name], "sends"
+	for _, name := range slices.Sorted(maps.Keys(e.t.Filled)) {
+		key, verb := e.t.Filled[name], "sends"
 		if key == "headers" {
 			verb = "send"
 		}
 		e.add("no argument "+name, key+" of the API "+verb+" it", e.file)
 	}
-	if e.e == nil {
-		return
-	}
-	gone(e.e.Args)
 	for _, name := range slices.Sorted(maps.Keys(e.t.Hidden)) {
 		key, what := e.t.Hidden[name], " sets what it is for"
 		if key == "headers" {
@@ -259,8 +251,8 @@ func (e *explainer) argument(a openapi.Argument, shown string, arg *toolset.Arg)
 		return generated + " (pick)"
 	case arg != nil && (e.own() || a.Place == ""): // the document does not have the argument
 		return e.at(arg.Line)
-	case a.Parameter != nil && e.r.doc != nil:
-		if file, line := e.r.doc.Where(a.Parameter); line > 0 {
+	case a.Parameter != nil && e.doc != nil:
+		if file, line := e.doc.Where(a.Parameter); line > 0 {
 			from = at(file, line)
 		}
 	}
@@ -298,7 +290,7 @@ func (e *explainer) templates() {
 
 // calls explains the settings of calls.
 func (e *explainer) calls() {
-	t, c := e.t, e.r.config
+	t, s := e.t, e.s
 	entry := cmp.Or(e.e, t.Published, &toolset.Entry{})
 	from := func(key string) string {
 		if e.e == nil {
@@ -315,21 +307,21 @@ func (e *explainer) calls() {
 		}
 		return "default"
 	}
-	timeout := cmp.Or(entry.Timeout, e.r.timeout)
-	if e.r.most > 0 {
-		timeout = min(timeout, e.r.most)
+	timeout := cmp.Or(entry.Timeout, s.API.Timeout, wire.DefaultTimeout)
+	if most := s.API.MaxTimeout; most > 0 {
+		timeout = min(timeout, most)
 	}
 	e.add("timeout", timeout.String(), set("timeout", entry.Timeout > 0, true))
-	attempts := cmp.Or(entry.Attempts, c.Attempts, toolset.DefaultAttempts)
+	attempts := cmp.Or(entry.Attempts, s.Attempts, toolset.DefaultAttempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
-	case !toolset.Repeatable(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
+	case !wire.Idempotent(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
 		text, attempts = "none: a "+t.Operation.Method+" is not made twice", 1
 		e.add("retry", text, generated)
 	case attempts == 1:
 		e.add("retry", "off", set("retry", entry.Attempts > 0, true))
 	default:
-		e.add("retry", text, set("retry", entry.Attempts > 0, c.Attempts > 0))
+		e.add("retry", text, set("retry", entry.Attempts > 0, s.Attempts > 0))
 	}
 	if t.Operation.Method == "GET" {
 		text := "off"
@@ -339,7 +331,7 @@ func (e *explainer) calls() {
 				text += ", otherwise " + entry.KeepFor.String()
 			}
 		}
-		e.add("cache", text, set("cache", entry.Cache != nil, c.Cache > 0))
+		e.add("cache", text, set("cache", entry.Cache != nil, s.Cache > 0))
 	}
 	if most := t.Settings.MaxAnswer; most > 0 {
 		e.add("answer", fmt.Sprintf("at most %d bytes", most), from("limits: answer"))

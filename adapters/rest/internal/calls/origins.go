@@ -1,11 +1,13 @@
-package rest
+package calls
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -14,10 +16,10 @@ import (
 const maxOrigins = 10
 
 // compare checks the servers of an edition's operations. It logs the origins to which credentials do
-// not go, and a change of the API's server. After the first reading, compare returns an error if a
-// document at a URL names a new origin that the operator has not chosen. The tools then stay as they
+// not go, and a change of the API's server. old is the edition before, or nil. Compared with it, compare
+// returns an error if a document at a URL names a new origin that the operator has not chosen. The tools then stay as they
 // were, even without credentials, since arguments are not for every server either.
-func (a *Adapter) compare(first bool, e *edition, m *material) error {
+func (e *Edition) compare(old *Edition, m *tools.Made, log *slog.Logger) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
 	refused, misplaced := map[string]int{}, map[string]int{}
@@ -32,10 +34,10 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 			}
 		}
 	}
-	for _, t := range e.tools {
+	for _, t := range m.Tools {
 		note(t)
 	}
-	for _, r := range m.resources {
+	for _, r := range m.Resources {
 		note(r.Tool)
 	}
 	var tokens []string
@@ -43,8 +45,8 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 	e.untrusted = append(e.untrusted, tokens...)
 	slices.Sort(e.untrusted)
 	e.untrusted = slices.Compact(e.untrusted)
-	if !first {
-		if err := a.moved(e); err != nil {
+	if old != nil {
+		if err := e.moved(old, log); err != nil {
 			return err
 		}
 	}
@@ -52,29 +54,26 @@ func (a *Adapter) compare(first bool, e *edition, m *material) error {
 		if i == maxOrigins {
 			break
 		}
-		a.o.Log.Warn(wire.Misplaced, "origin", origin, "operations", misplaced[origin])
+		log.Warn(wire.Misplaced, "origin", origin, "operations", misplaced[origin])
 		delete(refused, origin)
 	}
 	for i, origin := range slices.Sorted(maps.Keys(refused)) {
 		if i == maxOrigins {
-			a.o.Log.Warn("the document names further servers at other origins", "origins", len(refused)-i)
+			log.Warn("the document names further servers at other origins", "origins", len(refused)-i)
 			break
 		}
-		a.o.Log.Warn("the document names a server at another origin than its own: credentials and headers do not go there, and calls that need them are refused; set base_url, or add the origin to trusted",
+		log.Warn("the document names a server at another origin than its own: credentials and headers do not go there, and calls that need them are refused; set base_url, or add the origin to trusted",
 			"origin", origin, "operations", refused[origin])
 	}
 	for _, origin := range tokens {
-		a.o.Log.Warn("the document names a token endpoint at another origin than its own: the client's secret does not go there, and calls that need a token are refused; set token_url, or add the origin to trusted", "origin", origin)
+		log.Warn("the document names a token endpoint at another origin than its own: the client's secret does not go there, and calls that need a token are refused; set token_url, or add the origin to trusted", "origin", origin)
 	}
 	return nil
 }
 
-// moved compares an edition with the current one. It logs another server of the API or of tokens. The
+// moved compares an edition with the one before. It logs another server of the API or of tokens. The
 // error says that there is a new untrusted origin.
-func (a *Adapter) moved(e *edition) error {
-	a.mu.Lock()
-	old := a.current
-	a.mu.Unlock()
+func (e *Edition) moved(old *Edition, log *slog.Logger) error {
 	added := slices.DeleteFunc(slices.Clone(e.untrusted), func(origin string) bool { return slices.Contains(old.untrusted, origin) })
 	if len(added) > 0 {
 		more := ""
@@ -84,10 +83,10 @@ func (a *Adapter) moved(e *edition) error {
 		return fmt.Errorf("the document names another server than before: %s%s; to allow it, set base_url or add it to trusted, and restart the bridge", strings.Join(added, ", "), more)
 	}
 	if e.home != old.home {
-		a.o.Log.Warn("the document names another server for the API: calls and credentials go there from now on", "server", e.home, "before", old.home)
+		log.Warn("the document names another server for the API: calls and credentials go there from now on", "server", e.home, "before", old.home)
 	}
 	if !slices.Equal(e.tokens, old.tokens) {
-		a.o.Log.Warn("the document names another server for tokens than before", "servers", e.tokens, "before", old.tokens)
+		log.Warn("the document names another server for tokens than before", "servers", e.tokens, "before", old.tokens)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package toolset
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -16,128 +17,121 @@ import (
 // parameters, and members of the body or the whole body. Clients do not see arguments whose place
 // the entry sets. An argument that the body's template uses goes only into its placeholders.
 type additions struct {
-	body    *template
-	headers map[string]*template
-	query   []pair
-	used    map[string]bool    // arguments that the body uses
+	places
 	fields  map[string]string  // by argument: the member of the body that the argument is
 	hidden  map[string]string  // by argument that clients do not see: the key that sets its place
 	patches bool               // the template is merged into the body that the client gives
 	media   *openapi.MediaType // of the body
 }
 
-// additions parses the body, the headers and the query of an entry for a tool of the document. args
-// are the entry's arguments by name. added are the arguments that the document lacks. The result is
-// nil if the entry has no body, headers and query, or if a template has a fault.
-func (e *Entry) additions(t *openapi.Tool, args map[string]*Arg, added []*Arg) (*additions, Faults) {
-	if len(e.Body) == 0 && len(e.Headers) == 0 && len(e.Query) == 0 {
-		return nil, e.unused(t, added, nil)
-	}
+// additions parses the body, the headers and the query of an entry for a tool of the document, whose
+// arguments have these settings. The result is nil if the entry has no body, headers and query, or if a
+// template has a fault.
+func (e *Entry) additions(c *changes) (*additions, Faults) {
+	used, off := map[string]bool{}, Faults{}
+	places, faults := e.places(func(root, name string) bool {
+		if a := c.arg(name); a != nil && a.Off {
+			off = append(off, e.KeyFault(root, "%s uses {%s}, but that argument is off", root, name))
+		}
+		used[name] = true
+		return slices.Contains(c.names, name)
+	})
+	faults = append(off, faults...)
 	o := &additions{
-		used:   map[string]bool{},
+		places: places,
 		fields: map[string]string{},
 		hidden: map[string]string{},
 	}
-	for _, a := range t.Arguments {
+	for _, a := range c.t.Arguments {
 		if a.Place == openapi.InBody && a.Field != "" {
 			o.fields[a.Name] = a.Field
 		}
 	}
-	var faults Faults
-	everywhere := map[string]bool{}
-	add := func(key, format string, args ...any) { faults = append(faults, e.KeyFault(key, format, args...)) }
-	use := func(key string, into map[string]bool) func(string) bool {
-		return func(name string) bool {
-			if a := args[name]; a != nil && a.Off {
-				add(key, "%s uses {%s}, but that argument is off", key, name)
-			}
-			if into != nil {
-				into[name] = true
-			}
-			everywhere[name] = true
-			return slices.ContainsFunc(added, func(a *Arg) bool { return a.Name == name }) || slices.ContainsFunc(t.Arguments, func(a openapi.Argument) bool { return a.Name == name })
+	for i := range places {
+		places[i].describe(c)
+	}
+	if o.body() != nil {
+		if why := o.fits(c.t); why != "" {
+			faults = append(faults, e.KeyFault("body", "body %s", why))
 		}
 	}
-	var wrong Faults
-	o.headers, wrong = e.headerTemplates(use("headers", nil))
-	faults = append(faults, wrong...)
-	o.query, wrong = e.queryTemplates(use("query", nil))
-	faults = append(faults, wrong...)
-	standIn := func(name string) gjson.Result {
-		return args[name].fallback([]byte(gjson.GetBytes(t.InputSchema, "properties."+gjson.Escape(name)).Raw))
-	}
-	for _, header := range o.headers {
-		header.setFallbacks(standIn)
-	}
-	for i := range o.query {
-		p := &o.query[i]
-		p.value.setFallbacks(standIn)
-		p.parameter = p.described(t, args)
-	}
-	if len(e.Body) > 0 {
-		var err error
-		if o.body, err = parseTemplate(gjson.ParseBytes(e.Body), use("body", o.used), 0); err != nil {
-			faults = append(faults, e.bodyFault(err))
-		} else if why := o.fits(t); why != "" {
-			add("body", "body %s", why)
-		}
-	}
-	faults = append(faults, e.unused(t, added, everywhere)...)
-	if len(faults) > 0 {
+	faults = append(faults, e.unused(c, used)...)
+	if len(faults) > 0 || len(places) == 0 {
 		return nil, faults
 	}
-	if o.body != nil {
+	places.setFallbacks(func(name string) gjson.Result {
+		return c.arg(name).fallback([]byte(gjson.GetBytes(c.t.InputSchema, "properties."+gjson.Escape(name)).Raw))
+	})
+	if body := o.body(); body != nil {
 		shown := map[string]string{}
-		for seen, own := range t.Keys {
+		for seen, own := range c.t.Keys {
 			shown[own] = seen
 		}
-		o.body.rename(shown, o.bodyIsOne())
+		body.rename(shown, o.bodyIsOne())
 	}
-	o.hide(t)
-	for _, header := range slices.Sorted(maps.Keys(o.headers)) {
-		for _, name := range o.headers[header].args() {
-			if o.hidden[name] != "" {
-				add("headers: "+header, "headers: %s: uses {%s}, which clients do not see: the entry sets its place", header, name)
-			}
-		}
-	}
-	for _, p := range o.query {
-		for _, name := range p.value.args() {
-			if o.hidden[name] != "" {
-				add("query: "+p.name, "query: %s: uses {%s}, which clients do not see: the entry sets its place", p.name, name)
-			}
-		}
-	}
-	if o.body != nil {
-		for _, name := range o.body.args() {
-			if o.hidden[name] != "" {
-				add("body", "body uses {%s}, which clients do not see: the entry sets its place", name)
-			}
-		}
-	}
-	for name := range o.hidden {
-		if a := args[name]; a != nil && !a.Off {
-			faults = append(faults, e.argFault(a, "clients do not see it: body, headers or query of the entry set its place"))
-		}
-	}
-	return o, faults
+	o.hide(c.t)
+	return o, e.hiddenFaults(o, c)
 }
 
-// unused returns a fault for each added argument that no template uses. Most of them are misspelled
-// names of the document's arguments.
-func (e *Entry) unused(t *openapi.Tool, added []*Arg, used map[string]bool) Faults {
-	var faults Faults
-	for _, a := range added {
+// hiddenFaults returns a fault for each argument that clients do not see, and that a place uses or the
+// configuration changes.
+func (e *Entry) hiddenFaults(o *additions, c *changes) (faults Faults) {
+	for _, p := range o.places {
+		label := strings.TrimPrefix(p.key+":", "body:")
+		for _, name := range p.value.args() {
+			if o.hidden[name] != "" {
+				faults = append(faults, e.KeyFault(p.key, "%s uses {%s}, which clients do not see: the entry sets its place", cmp.Or(label, "body"), name))
+			}
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.hidden)) {
+		if a := c.arg(name); a != nil && !a.Off {
+			faults = append(faults, a.fault(e, "clients do not see it: body, headers or query of the entry set its place"))
+		}
+	}
+	return faults
+}
+
+// unused returns a fault for each added argument that no template uses. Most of them are misspelled names of
+// the document's arguments.
+func (e *Entry) unused(c *changes, used map[string]bool) (faults Faults) {
+	var known []string
+	for _, a := range c.t.Arguments {
+		known = append(known, a.Name)
+	}
+	for _, a := range c.added() {
 		if used[a.Name] {
 			continue
 		}
-		f := e.argFault(a, "%s has no such argument, and no template uses it: put {%s} into query, headers or body", t.Operation.Key(), a.Name)
-		if near := validate.Nearest(a.Name, argumentNames(t)); near != "" {
-			f.Text += "; or did you mean " + near + "?"
+		text := c.t.Operation.Key() + " has no such argument, and no template uses it: put {" + a.Name + "} into query, headers or body"
+		if near := validate.Nearest(a.Name, known); near != "" {
+			text += "; or did you mean " + near + "?"
 		}
-		faults = append(faults, f)
+		faults = append(faults, a.fault(e, text))
 	}
 	return faults
+}
+
+// describe takes the document's parameter for a query parameter. If there is none, a template that is a
+// whole argument gives it the type of the argument.
+func (p *place) describe(c *changes) {
+	if p.argument.Place != openapi.InQuery {
+		return
+	}
+	own := p.argument.Parameter
+	for _, a := range c.t.Arguments {
+		if a.Place == openapi.InQuery && a.Parameter.Name == own.Name {
+			p.argument.Parameter = a.Parameter
+			return
+		}
+	}
+	if p.value.asGiven {
+		name := p.value.parts[0].arg
+		own.Type = gjson.GetBytes(c.t.InputSchema, "properties."+gjson.Escape(name)+".type").String()
+		if a := c.arg(name); a != nil && gjson.GetBytes(a.Schema, "type").Exists() {
+			own.Type = gjson.GetBytes(a.Schema, "type").String()
+		}
+	}
 }
 
 // fits says why the template cannot be the body of an operation; empty if it can. It sets media and
@@ -156,17 +150,18 @@ func (a *additions) fits(t *openapi.Tool) string {
 	}
 	kind, _, _ := strings.Cut(strings.ToLower(a.media.Type), ";")
 	kind = strings.TrimSpace(kind)
+	body := a.body()
 	form := strings.HasPrefix(kind, "multipart/") || kind == "application/x-www-form-urlencoded"
 	json := strings.HasSuffix(kind, "json") || kind == "*/*" || kind == ""
 	switch {
 	case a.media.File:
 		return "is there, and that of the API is a file, which no template can make"
-	case form && !a.body.object:
+	case form && !body.object:
 		return "must be a mapping: that of the API is a form (" + kind + ")"
-	case !form && !json && (a.body.object || a.body.isList):
+	case !form && !json && (body.object || body.isList):
 		return "must be text: that of the API is " + kind
 	}
-	a.patches = a.body.object && !a.used["body"]
+	a.patches = body.object && !slices.Contains(body.args(), "body")
 	if given := gjson.GetBytes(t.InputSchema, "properties.body.type"); a.patches && len(a.fields) == 0 && given.Type == gjson.String && given.Str != "object" {
 		return "is a mapping, and that of the API is of the type " + given.Str + ": put {body} into it, or write all of it"
 	}
@@ -176,39 +171,15 @@ func (a *additions) fits(t *openapi.Tool) string {
 // hide records the arguments that clients do not see, since the additions set their places.
 func (a *additions) hide(t *openapi.Tool) {
 	for _, argument := range t.Arguments {
+		at := a.of(argument)
 		switch {
-		case argument.Place == openapi.InHeader:
-			if header := a.headerOf(argument); header != nil && !slices.Contains(header.args(), argument.Name) {
-				a.hidden[argument.Name] = "headers"
-			}
-		case argument.Place == openapi.InQuery:
-			if i := a.queryIndex(argument); i >= 0 && !slices.Contains(a.query[i].value.args(), argument.Name) {
-				a.hidden[argument.Name] = "query"
-			}
-		case argument.Place != openapi.InBody || a.body == nil || a.used[argument.Name]:
-		case !a.patches, argument.Field != "" && slices.Contains(a.body.names, argument.Field):
-			a.hidden[argument.Name] = "body"
-		case argument.Field == "" && !gjson.GetBytes(a.without(t.InputSchema), "properties."+gjson.Escape(argument.Name)).Exists():
-			a.hidden[argument.Name] = "body" // the template sets all members
+		case at == nil || at.uses(argument.Name):
+		case argument.Place != openapi.InBody, !a.patches,
+			argument.Field != "" && slices.Contains(at.value.names, argument.Field),
+			argument.Field == "" && !gjson.GetBytes(a.without(t.InputSchema), "properties."+gjson.Escape(argument.Name)).Exists(): // the template sets all members
+			a.hidden[argument.Name] = at.root()
 		}
 	}
-}
-
-// queryIndex returns the index of the query parameter that replaces an argument, or -1.
-func (a *additions) queryIndex(argument openapi.Argument) int {
-	return slices.IndexFunc(a.query, func(p pair) bool { return argument.Place == openapi.InQuery && p.name == argument.Parameter.Name })
-}
-
-// headerOf returns the header that replaces an argument, or nil.
-func (a *additions) headerOf(argument openapi.Argument) *template {
-	if argument.Place == openapi.InHeader {
-		for name, header := range a.headers {
-			if openapi.SameHeader(name, argument.Parameter.Name) {
-				return header
-			}
-		}
-	}
-	return nil
 }
 
 // sets reports whether the additions set the place of an argument.
@@ -228,7 +199,7 @@ func (a *additions) without(schema []byte) []byte {
 		add(name, &template{})
 	}
 	if a.patches && len(a.fields) == 0 {
-		add("body", a.body)
+		add("body", a.body())
 	}
 	defs := gjson.GetBytes(schema, "$defs")
 	left, _ := withoutSet(schema, gone, defs, 0)
@@ -306,22 +277,10 @@ func membersOf(schema []byte) []rawjson.Member {
 
 // equip replaces arguments of the tool for package wire by those that fill makes.
 func (a *additions) equip(call *openapi.Tool) {
-	if a == nil {
-		return
+	if a != nil {
+		call.Arguments = slices.DeleteFunc(slices.Clone(call.Arguments), func(one openapi.Argument) bool { return a.of(one) != nil })
+		a.places.equip(call, a.media)
 	}
-	own := call.Arguments
-	call.Arguments = nil
-	for _, argument := range own {
-		if (a.body == nil || argument.Place != openapi.InBody) && a.queryIndex(argument) < 0 && a.headerOf(argument) == nil {
-			call.Arguments = append(call.Arguments, argument)
-		}
-	}
-	if a.body != nil {
-		call.Body = a.media
-		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
-	}
-	call.Arguments = append(call.Arguments, queryArguments(a.query)...)
-	call.Arguments = append(call.Arguments, headerArguments(a.headers)...)
 }
 
 // fill returns the arguments of a request with the additions. args have the document's names.
@@ -330,11 +289,11 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 		return args, nil
 	}
 	values := valuesOf(args)
-	more, err := filledHeaders(a.headers, values)
+	more, err := a.places.fill(values)
 	if err != nil {
 		return nil, err
 	}
-	more = append(more, filledQuery(a.query, values)...)
+	body := a.body()
 	var given []byte // the client's body
 	var flat []rawjson.Member
 	args = rawjson.Rewrite(args, func(name string, value []byte) (string, []byte) {
@@ -342,10 +301,10 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 		switch {
 		case strings.HasPrefix(name, ":") || strings.HasPrefix(name, queryArg) || a.hidden[name] != "":
 			return name, nil // clients must not set it
-		case a.body == nil:
+		case body == nil:
 			return name, value
 		case isField:
-			if !a.used[name] {
+			if !slices.Contains(body.args(), name) {
 				flat = append(flat, rawjson.Member{Name: field, Value: value})
 			}
 			return name, nil
@@ -355,16 +314,13 @@ func (a *additions) fill(args []byte) ([]byte, error) {
 		}
 		return name, value
 	})
-	if a.body != nil {
+	if a.patches {
 		if flat != nil {
 			given = rawjson.Rewrite([]byte("{}"), nil, flat...)
 		}
-		body, ok := a.body.append(nil, values)
-		if a.patches {
-			body, ok = a.body.merge(gjson.ParseBytes(given), values)
-		}
-		if ok {
-			more = append(more, rawjson.Member{Name: BodyArg, Value: body})
+		more = slices.DeleteFunc(more, func(m rawjson.Member) bool { return m.Name == BodyArg })
+		if whole, ok := body.merge(gjson.ParseBytes(given), values); ok {
+			more = append(more, rawjson.Member{Name: BodyArg, Value: whole})
 		}
 	}
 	return rawjson.Rewrite(args, nil, more...), nil
