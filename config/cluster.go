@@ -9,8 +9,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/files"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Cluster lets several instances serve the same clients behind any load balancer.
@@ -27,21 +25,21 @@ type Cluster struct {
 	Listen string `yaml:"listen"`
 	// Advertise is the address, as HOST or HOST:PORT, at which the other instances reach this instance and no other.
 	// Default: Listen.
-	Advertise string `yaml:"advertise"`
+	Advertise string `yaml:"advertise" usually:"listen"`
 	// Role is the role of this instance: cluster.RoleAll (the default), cluster.RoleFront or
 	// cluster.RoleWorker.
-	Role string `yaml:"role"`
+	Role string `yaml:"role" default:"all" one_of:"all front worker"`
 	// KeyPrefix is the beginning of all keys in the store. Default "bridge".
-	KeyPrefix string `yaml:"key_prefix"`
+	KeyPrefix string `yaml:"key_prefix" default:"bridge" text:"key_prefix"`
 	// Lease is the time without a sign of life of an instance after which other instances take over its sessions: 3s to
 	// 1m. Default 6s.
-	Lease time.Duration `yaml:"lease"`
+	Lease time.Duration `yaml:"lease" default:"6s" min:"3s" max:"1m"`
 	// StoreLost sets the behaviour while no instance reaches the store: StoreLostServe (the
 	// default) or StoreLostStop.
-	StoreLost string `yaml:"store_lost"`
+	StoreLost string `yaml:"store_lost" default:"serve" one_of:"serve stop"`
 	// Replay sets whether streams of clients are copied to the store: ReplayOn (the default) or
 	// ReplayOff.
-	Replay string `yaml:"replay"`
+	Replay string `yaml:"replay" default:"on" one_of:"on off"`
 }
 
 // PlaceHere and PlaceWorkers are the values of Server.Place.
@@ -118,15 +116,5 @@ func (c *Cluster) check(all *breaches, listen string, works bool) {
 	}
 	if a, err := netip.ParseAddr(strings.Trim(at, "[]")); strings.ContainsAny(at, "/@ ") || err == nil && a.IsUnspecified() {
 		add("advertise", "must be HOST or HOST:PORT, an address of this instance")
-	}
-}
-
-// resolveCluster checks that the file CAFile can be read.
-func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
-	if c.CAFile != "" {
-		c.CAFile = d.absolute(c.CAFile)
-		if _, err := readFile(c.CAFile); err != nil {
-			d.unusable(sec, "ca_file", files.Reason(err).Error())
-		}
 	}
 }

@@ -291,7 +291,8 @@ func TestValidate(t *testing.T) {
 	bad.AllowedOrigins = []string{"https://ok.example.com", "*"}
 	bad.MaxMessage = 1 << 40
 	server.Share, server.Timeout = "none", 2*time.Hour
-	server.Stdio = &stdio.Config{}
+	server.Stdio = &stdio.Config{StopTerm: -1}
+	server.Breaker.Percent = 101
 	bad.Servers = []Server{server, {Name: "a"}, {Name: "B"}}
 	err := bad.Validate()
 	if err == nil {
@@ -304,6 +305,8 @@ func TestValidate(t *testing.T) {
 		`server "a": share is "none": must be session, principal, call or all`,
 		`server "a": timeout must not be longer`,
 		`server "a": stdio: command is empty`,
+		`server "a": stdio: stop_term is -1ns: must not be negative`,
+		`server "a": breaker: percent is 101: must be at most 100`,
 		`server "a": there are two of this name`,
 		`server "a": exactly one kind must be set, there are 0`,
 		`server "B": a server's name has`,

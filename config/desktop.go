@@ -228,21 +228,3 @@ func (d *decoder) mapName(e strict.Entry, taken map[string]strict.Entry) string 
 	}
 	return name
 }
-
-// NameOf turns a text into the name of a server: "My Server" becomes my-server. If the text has neither letters nor
-// digits, the result is not a valid name.
-func NameOf(key string) string {
-	name := strings.TrimLeft(strings.Map(func(r rune) rune {
-		switch {
-		case 'A' <= r && r <= 'Z':
-			return r + 'a' - 'A'
-		case 'a' <= r && r <= 'z', '0' <= r && r <= '9':
-			return r
-		}
-		return '-'
-	}, key), "-")
-	if isReserved(name) {
-		name += "-server"
-	}
-	return name
-}

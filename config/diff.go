@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/setting"
@@ -62,9 +61,9 @@ func Diff(was, now *Config) []Change {
 		case !f.Keyed() || key == "servers" || key == "access":
 		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
 			key == "session_idle" && was.Cluster.Enabled():
-			d.walk(key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, EffectRestart)
+			d.walk(key, f, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), false, EffectRestart)
 		default:
-			d.walk(key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, Effect(f.Tag.Get("effect")))
+			d.walk(key, f, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), false, Effect(f.Effect))
 		}
 	}
 	d.access()
@@ -103,44 +102,32 @@ type diff struct {
 	all      []Change
 }
 
-// add adds a change from a to b. If standard is valid, a zero value is shown as the default standard.
-func (d *diff) add(path string, a, b, standard reflect.Value, effect Effect) {
+// add adds a change of field f from a to b. For zero see walk.
+func (d *diff) add(path string, f *setting.Field, a, b reflect.Value, zero bool, effect Effect) {
 	c := Change{Path: path, Effect: effect}
-	if from, ok := shown(path, a, standard); ok {
-		if to, ok := shown(path, b, standard); ok {
+	if from, ok := shown(f, a, zero); ok {
+		if to, ok := shown(f, b, zero); ok {
 			c.From, c.To = d.was.Redact(from), d.now.Redact(to)
 		}
 	}
 	d.all = append(d.all, c)
 }
 
-// shownKeys are the keys whose texts are never secrets: names, the bridge's own addresses, and keywords.
-var shownKeys = []string{"listen", "console_listen", "base_path", "public_url", "ready", "reload", "console", "log_level", "offer", "separator", "share", "place", "era", "revision", "prefix", "tools_mode", "transport", "mode"}
-
-// depends describes the defaults that depend on other keys, or on the kind of the server.
-var depends = map[string]string{"queue": "as calls", "lists": "1m for rest, else 5s"}
-
-// shown returns the text of a value. It reports false if the value may be a secret. standard is as in add.
-func shown(path string, v, standard reflect.Value) (string, bool) {
-	if !v.IsValid() {
-		return "", false
-	}
-	if v.IsZero() && standard.IsValid() && !standard.IsZero() {
-		text, ok := standard.String(), true
-		if standard.Kind() == v.Kind() {
-			text, ok = shown(path, standard, reflect.Value{})
+// shown returns the text of a value of field f. It reports false if the value may be a secret. For zero see walk.
+func shown(f *setting.Field, v reflect.Value, zero bool) (string, bool) {
+	if zero && v.IsZero() {
+		if f.Usually != "" {
+			return "default (" + f.Usually + ")", true
+		} else if f.Default.IsValid() {
+			text, ok := shown(f, f.Default, false)
+			return "default (" + text + ")", ok
 		}
-		return "default (" + text + ")", ok
 	}
-	key := path[strings.LastIndexByte(path, '.')+1:]
 	switch v.Kind() {
 	case reflect.String:
-		return cmp.Or(v.String(), "none"), slices.Contains(shownKeys, key)
+		return cmp.Or(v.String(), "none"), f.Shown
 	case reflect.Bool, reflect.Int, reflect.Int64, reflect.Float64:
-		if d, ok := v.Interface().(time.Duration); ok && d == 0 {
-			return "0s", true
-		}
-		if _, ok := v.Interface().(RestBytes); ok || key == "bytes" {
+		if setting.IsSize(v.Type()) {
 			return Size(v.Int()).String(), true
 		}
 		return fmt.Sprint(v.Interface()), true
@@ -148,32 +135,30 @@ func shown(path string, v, standard reflect.Value) (string, bool) {
 	return "", false
 }
 
-// walk adds the differences between a and b, the values at path. standard is as in add.
-func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
+// walk adds the differences between a and b, the values of field f at path. With zero, a zero value stands for the
+// field's default.
+func (d *diff) walk(path string, f *setting.Field, a, b reflect.Value, zero bool, effect Effect) {
 	switch {
 	case same(a, b):
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
-		d.walk(path, a.Elem(), b.Elem(), reflect.Value{}, effect)
+		d.walk(path, f, a.Elem(), b.Elem(), zero, effect)
 	case a.Kind() == reflect.Struct && len(setting.Keys(a.Type())) > 0:
-		n := len(d.all)
-		defaults, known := Standard(a.Type())
-		for _, f := range setting.Fields(a.Type()) {
-			if !f.Keyed() {
-				continue
-			}
-			var standard reflect.Value
-			if text := depends[f.Key]; text != "" {
-				standard = reflect.ValueOf(text)
-			} else if known {
-				standard = defaults.FieldByIndex(f.Index)
-			}
-			d.walk(path+"."+f.Key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), standard, cmp.Or(Effect(f.Tag.Get("effect")), effect))
-		}
-		if len(d.all) == n { // the difference has no key, such as an inline document
-			d.add(path, reflect.Value{}, reflect.Value{}, reflect.Value{}, effect)
-		}
+		d.fields(path, a, b, effect)
 	default:
-		d.add(path, a, b, standard, effect)
+		d.add(path, f, a, b, zero, effect)
+	}
+}
+
+// fields adds the differences between the structs a and b. effect is that of fields without an effect of their own.
+func (d *diff) fields(path string, a, b reflect.Value, effect Effect) {
+	n := len(d.all)
+	for _, f := range setting.Fields(a.Type()) {
+		if f.Keyed() {
+			d.walk(path+"."+f.Key, f, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), true, cmp.Or(Effect(f.Effect), effect))
+		}
+	}
+	if len(d.all) == n { // the difference has no key, such as an inline document
+		d.all = append(d.all, Change{Path: path, Effect: effect})
 	}
 }
 
@@ -199,7 +184,7 @@ func same(a, b reflect.Value) bool {
 		if len(setting.Keys(a.Type())) == 0 {
 			break
 		}
-		return !slices.ContainsFunc(setting.Fields(a.Type()), func(f setting.Field) bool { return !same(a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)) })
+		return !slices.ContainsFunc(setting.Fields(a.Type()), func(f *setting.Field) bool { return !same(a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)) })
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
 }
@@ -242,7 +227,9 @@ func (d *diff) access() {
 			})
 			continue
 		}
-		d.walk("access."+a.Name, reflect.ValueOf(before), reflect.ValueOf(a), reflect.Value{}, EffectLive)
+		if x, y := reflect.ValueOf(before), reflect.ValueOf(a); !same(x, y) {
+			d.fields("access."+a.Name, x, y, EffectLive)
+		}
 	}
 }
 
@@ -353,14 +340,14 @@ func (d *diff) server(path string, was, now *Server) {
 			if !f.Keyed() {
 				continue
 			}
-			effect := Effect(f.Tag.Get("effect"))
+			effect := Effect(f.Effect)
 			if f.Key == "forward" && slices.ContainsFunc(was.Forward, func(f bridge.Forward) bool { return !slices.Contains(now.Forward, f) }) {
 				effect = EffectRenew
 			}
 			if effect == EffectLive && nextOnly(f.Key, was, now) {
 				effect = EffectNext
 			}
-			d.walk(path+"."+f.Key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, effect)
+			d.walk(path+"."+f.Key, f, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), false, effect)
 		}
 		if len(d.all) == n { // only Adapter differs, which has no key
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/approve"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/setting"
@@ -34,15 +36,64 @@ func two() *Config {
 	return &c
 }
 
-// Each key has a case with the path and the effect of its change (O-058).
+// Each key with a plain value has the effect of its tag, and the values are shown if they are no secrets (O-058).
+func TestDiffKeys(t *testing.T) {
+	for path, of := range map[string]func(*Config) reflect.Value{
+		"":             func(c *Config) reflect.Value { return reflect.ValueOf(c).Elem() },
+		"servers.one.": func(c *Config) reflect.Value { return reflect.ValueOf(&c.Servers[0]).Elem() },
+	} {
+		for _, f := range setting.Fields(of(two()).Type()) {
+			was, now := two(), two()
+			value := of(now).FieldByIndex(f.Index)
+			if f.Keyed() && !slices.Contains([]Effect{EffectLive, EffectRenew, EffectNext, EffectRestart}, Effect(f.Effect)) {
+				t.Errorf("%s%s has the effect %q", path, f.Key, f.Effect)
+			}
+			if !f.Keyed() || !change(value) {
+				continue
+			}
+			from, to := fmt.Sprint(of(was).FieldByIndex(f.Index)), fmt.Sprint(value)
+			want := fmt.Sprintf("%s%s %s → %s (%s)", path, f.Key, cmp.Or(from, "none"), cmp.Or(to, "none"), f.Effect)
+			if value.Kind() == reflect.Slice || value.Kind() == reflect.String && !f.Shown {
+				want = fmt.Sprintf("%s%s (%s)", path, f.Key, f.Effect)
+			}
+			if got := lines(Diff(was, now)); got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+			if got := len(Diff(was, Running(was, now, Diff(was, now)))) > 0; got != (Effect(f.Effect) != EffectRestart) {
+				t.Errorf("%s%s: a changed value applies at once: %v", path, f.Key, got)
+			}
+		}
+	}
+}
+
+// change changes a plain value, and reports false for another one.
+func change(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Bool:
+		v.SetBool(!v.Bool())
+	case reflect.Int, reflect.Int64:
+		v.SetInt(v.Int() + 1)
+	case reflect.String:
+		v.SetString("x")
+	case reflect.Slice:
+		if v.Type().Elem().Kind() != reflect.String {
+			return false
+		}
+		v.Set(reflect.Append(v, reflect.ValueOf("x").Convert(v.Type().Elem())))
+	default:
+		return false
+	}
+	return true
+}
+
+// Every other key has a case with the path and the effect of its change (O-058).
 func TestDiff(t *testing.T) {
+	tested := map[string]bool{}
 	for _, tc := range []struct {
 		key    string // of the file, or of a server behind a dot
 		change func(c *Config)
 		want   string // the changes, a line each
 	}{
-		{"listen", func(c *Config) { c.Listen = ":80" }, "listen 127.0.0.1:8808 → :80 (restart)"},
-		{"public_url", func(c *Config) { c.PublicURL = "https://a" }, "public_url none → https://a (restart)"},
 		{"oauth", func(c *Config) { c.OAuth = []OAuth{{Issuer: "https://a"}} }, "oauth (restart)"},
 		{"access", func(c *Config) { c.Access = append(c.Access, Access{Name: "staff", Users: Words{"a"}}) }, "access (restart)"},
 		{"access", func(c *Config) { c.Access = []Access{{Name: "staff", Users: Words{"a"}}, c.Access[0]} }, "access (restart)\naccess.dev there → removed (live)"},
@@ -50,20 +101,7 @@ func TestDiff(t *testing.T) {
 			c.Access = []Access{{Name: "ops", Users: Words{"a"}}, c.Access[1], {Name: "ci", Token: "x"}}
 		}, "access (restart)\naccess.ops there → removed (live)\naccess.ci none → added (live)"},
 		{"access", func(c *Config) { c.Access = []Access{{Name: "staff", Users: Words{"a"}}} }, "access (restart)"},
-		{"base_path", func(c *Config) { c.BasePath = "/a" }, "base_path none → /a (restart)"},
-		{"allowed_origins", func(c *Config) { c.AllowedOrigins = []string{} }, "allowed_origins (live)"},
-		{"allowed_hosts", func(c *Config) { c.AllowedHosts = []string{"a"} }, "allowed_hosts (live)"},
 		{"trusted_proxies", func(c *Config) { c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")} }, "trusted_proxies (live)"},
-		{"max_message", func(c *Config) { c.MaxMessage = 1 << 20 }, "max_message 16MiB → 1MiB (restart)"},
-		{"max_bytes_in_flight", func(c *Config) { c.MaxInFlight = 1 << 30 }, "max_bytes_in_flight 512MiB → 1GiB (restart)"},
-		{"max_connections", func(c *Config) { c.MaxConnections = 5 }, "max_connections 20000 → 5 (restart)"},
-		{"max_sessions", func(c *Config) { c.MaxSessions = 5 }, "max_sessions 10000 → 5 (restart)"},
-		{"max_children", func(c *Config) { c.MaxChildren = 5 }, "max_children 1024 → 5 (restart)"},
-		{"session_idle", func(c *Config) { c.SessionIdle = time.Hour }, "session_idle 30m0s → 1h0m0s (live)"},
-		{"list_wait", func(c *Config) { c.ListWait = time.Minute }, "list_wait 20s → 1m0s (live)"},
-		{"session_left", func(c *Config) { c.SessionLeft = time.Hour }, "session_left 5m0s → 1h0m0s (live)"},
-		{"heartbeat", func(c *Config) { c.Heartbeat = time.Minute }, "heartbeat 20s → 1m0s (restart)"},
-		{"drain", func(c *Config) { c.Drain = 0 }, "drain 10s → 0s (live)"},
 		{"tls", func(c *Config) { c.TLS = TLS{"a", "b"} }, "tls.cert_file (restart)\ntls.key_file (restart)"},
 		{"access", func(c *Config) { c.Access = c.Access[:1] }, "access.dev there → removed (live)"},
 		{"access", func(c *Config) { c.Access = append(c.Access, Access{Name: "ci", Token: "x"}) }, "access.ci none → added (live)"},
@@ -74,24 +112,10 @@ func TestDiff(t *testing.T) {
 		{"access", func(c *Config) { c.Access = nil }, "access (restart)"},
 		{"per_principal", func(c *Config) { c.PerPrincipal.Calls = 5 }, "per_principal.calls default (512) → 5 (live)"},
 		{"per_principal", func(c *Config) { c.PerPrincipal.Rate = limits.Rate{PerSecond: 2} }, "per_principal.rate (live)"},
-		{"public_status", func(c *Config) { c.PublicStatus = true }, "public_status false → true (live)"},
-		{"ready", func(c *Config) { c.Ready = ReadyAll }, "ready any → all (live)"},
-		{"reload", func(c *Config) { c.Reload = ReloadOff }, "reload on → off (live)"},
-		{"log_level", func(c *Config) { c.LogLevel = LogDebug }, "log_level info → debug (live)"},
-		{"admin", func(c *Config) { c.Admin = []string{"ops"} }, "admin (live)"},
-		{"viewers", func(c *Config) { c.Viewers = []string{"ops"} }, "viewers (live)"},
-		{"console", func(c *Config) { c.Console = ConsoleOn }, "console none → on (live)"},
-		{"console_streams", func(c *Config) { c.ConsoleStreams = 40 }, "console_streams 16 → 40 (live)"},
-		{"console_listen", func(c *Config) { c.ConsoleListen = "127.0.0.1:8809" }, "console_listen none → 127.0.0.1:8809 (restart)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
-		{"offer", func(c *Config) { c.Offer = OfferLegacy }, "offer all → legacy (restart)"},
-		{"tools_mode", func(c *Config) { c.ToolsMode = ToolsSearch }, "tools_mode none → search (live)"},
 		{"results", func(c *Config) { c.Results.Max = 1 << 20 }, "results.max 0B → 1MiB (live)"},
-		{"results_memory", func(c *Config) { c.ResultsMemory = 1 << 20 }, "results_memory 256MiB → 1MiB (live)"},
 		{"groups", func(c *Config) { c.Groups = map[string]Group{"dev": {Servers: []string{"one"}}} }, "groups (live)"},
-		{"always", func(c *Config) { c.Always = []string{"a"} }, "always (live)"},
-		{"separator", func(c *Config) { c.Separator = "." }, "separator __ → . (live)"},
 		{"servers", func(c *Config) {
 			c.Servers = append(c.Servers, DefaultServer("three", ""), DefaultServer("four", ""))
 		}, "servers.three none → added (live)\nservers.four none → added (live)"},
@@ -106,23 +130,16 @@ func TestDiff(t *testing.T) {
 		}, "servers.one.stdio (renew)\nservers.one.http (renew)"},
 		{".sse", func(c *Config) { c.Servers[0].SSE = &remote.Config{} }, "servers.one.sse (renew)"},
 		{".rest", func(c *Config) { c.Servers[0].Rest = &rest.Config{} }, "servers.one.rest (renew)"},
-		{".era", func(c *Config) { c.Servers[0].Era = EraLegacy }, "servers.one.era auto → legacy (next)"},
-		{".revision", func(c *Config) { c.Servers[0].Revision = "2025-06-18" }, "servers.one.revision none → 2025-06-18 (next)"},
-		{".offer", func(c *Config) { c.Servers[0].Offer = OfferLegacy }, "servers.one.offer none → legacy (next)"},
-		{".share", func(c *Config) { c.Servers[0].Share = ShareAll }, "servers.one.share session → all (next)"},
-		{".place", func(c *Config) { c.Servers[0].Place = PlaceWorkers }, "servers.one.place here → workers (next)"},
 		{".forward", func(c *Config) { c.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}} }, "servers.one.forward (next)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.Tools = map[string]Words{"*": {"a"}} }, "servers.one.scopes.tools (live)"},
 		{".scopes", func(c *Config) { c.Servers[0].Scopes.All = Words{"a"} }, "servers.one.scopes.all (live)"},
 		{".identity", func(c *Config) { c.Servers[0].Identity = map[string]string{"X-User": "sub"} }, "servers.one.identity (renew)"},
 		{".prefix", func(c *Config) { c.Servers[0].Prefix = "" }, "servers.one.prefix one__ → none (live)"},
+		{".approve", func(c *Config) { c.Servers[0].Approve = []approve.Rule{{Tools: []string{"a"}}} }, "servers.one.approve (live)"},
 		{".results", func(c *Config) { c.Servers[0].Results.Max = 1 << 20 }, "servers.one.results.max 0B → 1MiB (live)"},
-		{".tools_mode", func(c *Config) { c.Servers[0].ToolsMode = ToolsSearch }, "servers.one.tools_mode none → search (live)"},
-		{".always", func(c *Config) { c.Servers[0].Always = []string{"a"} }, "servers.one.always (live)"},
 		{".tools", func(c *Config) { c.Servers[0].Tools.Deny = []string{"a"} }, "servers.one.tools (live)"},
 		{".prompts", func(c *Config) { c.Servers[0].Prompts.Allow = []string{"a"} }, "servers.one.prompts (live)"},
 		{".resources", func(c *Config) { c.Servers[0].Resources.Rename = map[string]string{"a": "b"} }, "servers.one.resources (live)"},
-		{".validate", func(c *Config) { c.Servers[0].Validate = true }, "servers.one.validate false → true (live)"},
 		{".cache", func(c *Config) { c.Servers[0].Cache.Stale = time.Minute }, "servers.one.cache.stale default (1h0m0s) → 1m0s (live)"},
 		{".breaker", func(c *Config) { c.Servers[0].Breaker = breaker.Options{Off: true} }, "servers.one.breaker (live)"},
 		{".breaker", func(c *Config) { c.Servers[0].Breaker.Pause = time.Minute }, "servers.one.breaker.pause default (5s) → 1m0s (live)"},
@@ -132,15 +149,6 @@ func TestDiff(t *testing.T) {
 		{".cache", func(c *Config) { c.Servers[0].Cache.Lists = time.Second }, "servers.one.cache.lists default (1m for rest, else 5s) → 1s (live)"},
 		{".cache", func(c *Config) { c.Servers[0].Cache.Bytes = 30 << 10 }, "servers.one.cache.bytes default (16MiB) → 30KiB (live)"},
 		{".retry", func(c *Config) { c.Servers[0].Retry.Attempts = 5 }, "servers.one.retry.attempts default (2) → 5 (live)"},
-		{".ping", func(c *Config) { c.Servers[0].Ping = time.Minute }, "servers.one.ping 0s → 1m0s (live)"},
-		{".restart", func(c *Config) { c.Servers[0].Restart = false }, "servers.one.restart true → false (live)"},
-		{".timeout", func(c *Config) { c.Servers[0].Timeout = time.Minute }, "servers.one.timeout 5m0s → 1m0s (live)"},
-		{".max_timeout", func(c *Config) { c.Servers[0].MaxTimeout = 2 * time.Hour }, "servers.one.max_timeout 1h0m0s → 2h0m0s (live)"},
-		{".handshake_timeout", func(c *Config) { c.Servers[0].HandshakeTimeout = time.Second }, "servers.one.handshake_timeout 1m0s → 1s (next)"},
-		{".idle_stop", func(c *Config) { c.Servers[0].IdleStop = time.Minute }, "servers.one.idle_stop 0s → 1m0s (next)"},
-		{".max_children", func(c *Config) { c.Servers[0].MaxChildren = 5 }, "servers.one.max_children 256 → 5 (live)"},
-		{".starts_per_minute", func(c *Config) { c.Servers[0].StartsPerMinute = 5 }, "servers.one.starts_per_minute 30 → 5 (live)"},
-		{".restart_max_pause", func(c *Config) { c.Servers[0].RestartMaxPause = time.Hour }, "servers.one.restart_max_pause 1m0s → 1h0m0s (live)"},
 		{"", func(c *Config) { c.Servers[0].Adapter = program{1} }, "servers.one (next)"},
 		{"", func(c *Config) {}, ""},
 	} {
@@ -160,29 +168,13 @@ func TestDiff(t *testing.T) {
 			t.Errorf("%s: what counts is %s", tc.key, lines(Diff(was, running)))
 		}
 	}
-	for dot, effects := range map[string]map[string]Effect{"": effectsOf[Config](), ".": effectsOf[Server]()} {
-		for key, effect := range effects {
-			if !tested[dot+key] {
-				t.Errorf("%s%s has no case here", dot, key)
-			}
-			if !slices.Contains([]Effect{EffectLive, EffectRenew, EffectNext, EffectRestart}, effect) {
-				t.Errorf("%s%s has the effect %q", dot, key, effect)
+	for dot, of := range map[string]reflect.Type{"": reflect.TypeFor[Config](), ".": reflect.TypeFor[Server]()} {
+		for _, f := range setting.Fields(of) {
+			if f.Keyed() && !tested[dot+f.Key] && !change(reflect.New(f.Type).Elem()) {
+				t.Errorf("%s%s has no case here", dot, f.Key)
 			}
 		}
 	}
-}
-
-var tested = map[string]bool{}
-
-// effectsOf returns the effects of the keys of a struct.
-func effectsOf[T any]() map[string]Effect {
-	effects := map[string]Effect{}
-	for _, f := range setting.Fields(reflect.TypeFor[T]()) {
-		if f.Keyed() {
-			effects[f.Key] = Effect(f.Tag.Get("effect"))
-		}
-	}
-	return effects
 }
 
 // program is an adapter that a program sets.
@@ -357,31 +349,44 @@ func TestDiffFiles(t *testing.T) {
 	}
 }
 
-// docs/reload.md has the effect of each key.
+// docs/reload.md has the effect of each key. go test -update adds keys that it lacks.
 func TestDiffDocumented(t *testing.T) {
-	data, err := os.ReadFile("../docs/reload.md")
+	const page = "../docs/reload.md"
+	data, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for heading, effects := range map[string]map[string]Effect{"## When a key of the file counts": effectsOf[Config](), "## When a key of a server counts": effectsOf[Server]()} {
-		_, section, ok := strings.Cut(string(data), "\n"+heading+"\n")
+	text := string(data)
+	for heading, of := range map[string]reflect.Type{"## When a key of the file counts": reflect.TypeFor[Config](), "## When a key of a server counts": reflect.TypeFor[Server]()} {
+		_, section, ok := strings.Cut(text, "\n"+heading+"\n")
 		if !ok {
 			t.Fatalf("there is no %q", heading)
 		}
 		section, _, _ = strings.Cut(section, "\n#")
-		said := map[string]Effect{}
+		said := map[string]string{}
 		for _, row := range regexp.MustCompile("(?m)^\\| (`.+?`) \\| (live|renew|next|restart)\\b.* \\|$").FindAllStringSubmatch(section, -1) {
 			for _, key := range regexp.MustCompile("`([a-z_]+)`").FindAllStringSubmatch(row[1], -1) {
-				said[key[1]] = Effect(row[2])
+				said[key[1]] = row[2]
 			}
 		}
-		if !reflect.DeepEqual(said, effects) {
-			for key, effect := range effects {
-				if said[key] != effect {
-					t.Errorf("%s: %s is %q, want %q", heading, key, said[key], effect)
-				}
+		added := section
+		for _, f := range setting.Fields(of) {
+			if end := " | " + f.Effect + " | |\n"; f.Keyed() && said[f.Key] == "" && *update { // into the last row without notes
+				i := strings.LastIndex(added, end)
+				added = added[:i] + ", `" + f.Key + "`" + added[i:]
+			} else if f.Keyed() && said[f.Key] != f.Effect {
+				t.Errorf("%s: %s is %q, want %q", heading, f.Key, said[f.Key], f.Effect)
 			}
-			t.Errorf("%s: %d keys, want %d", heading, len(said), len(effects))
+			delete(said, f.Key)
+		}
+		for key := range said {
+			t.Errorf("%s: %s is no key", heading, key)
+		}
+		text = strings.Replace(text, section, added, 1)
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

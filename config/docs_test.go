@@ -6,9 +6,9 @@ import (
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
@@ -46,36 +46,31 @@ func referenceText(t *testing.T) string {
 // referenceTables are the tables of the reference: the heading before each, and its settings.
 var referenceTables = []struct {
 	heading  string
-	defaults any
+	settings any
 }{
-	{"Keys of the file", Default()},
-	{"Keys of a server", DefaultServer("", "")},
-	// The adapter keeps its own defaults; zero stands for them.
-	{"stdio: ", standardOf[stdio.Config]()},
-	{"http and sse: ", standardOf[remote.Config]()},
+	{"Keys of the file", Config{}},
+	{"Keys of a server", Server{}},
+	{"stdio: ", stdio.Config{}},
+	{"http and sse: ", remote.Config{}},
 	{"oauth of a server: ", oauth.Settings{}},
 	{"client: ", oauth.Client{}},
-	{"rest: ", standardOf[rest.Config]()},
+	{"rest: ", rest.Config{}},
 	{"tools, prompts and resources: ", filterKeys{}},
 	{"args: ", argumentKeys{}},
 	{"scopes: ", Scopes{}},
 	{"tls: ", TLS{}},
-	{"oauth: ", standardOf[OAuth]()},
-	{"introspection: ", standardOf[Introspection]()},
+	{"oauth: ", OAuth{}},
+	{"introspection: ", Introspection{}},
 	{"front: ", Front{}},
 	{"access: ", Access{}},
 	{"access_log: ", AccessLog{}},
-	{"cluster: ", Default().Cluster},
-	// The core keeps its own defaults too.
-	{"per_principal: ", standardOf[limits.PerPrincipal]()},
-	{"cache: ", standardOf[cache.Options]()},
-	{"breaker: ", standardOf[breaker.Options]()},
-	{"limits: ", standardOf[limits.Options]()},
-	{"retry: ", standardOf[retry.Options]()},
+	{"cluster: ", Cluster{}},
+	{"per_principal: ", limits.PerPrincipal{}},
+	{"cache: ", cache.Options{}},
+	{"breaker: ", breaker.Options{}},
+	{"limits: ", limits.Options{}},
+	{"retry: ", retry.Options{}},
 }
-
-// standardOf returns the defaults that zero stands for.
-func standardOf[T any]() T { return defaults[reflect.TypeFor[T]()].Interface().(T) }
 
 // A row of a table of the reference.
 type row struct{ standard, meaning string }
@@ -99,38 +94,35 @@ func referenceRows(t *testing.T, text, heading string) (section string, rows map
 	return section, rows
 }
 
-// Every key has its row in the reference with its real default, and every row has a key.
+// required are what a row may have in place of none.
+var required = []string{"required", "one of four", "see there"}
+
+// Every key has its row in the reference with the default of its tags, and every row has a key. go test -update writes
+// the defaults.
 func TestReferenceTables(t *testing.T) {
 	text := referenceText(t)
 	for _, test := range referenceTables {
 		section, rows := referenceRows(t, text, test.heading)
-		v := reflect.ValueOf(test.defaults)
-		for _, f := range setting.Fields(v.Type()) {
-			name, field := f.Key, v.FieldByIndex(f.Index)
-			if name == "-" {
+		of := reflect.TypeOf(test.settings)
+		for _, f := range setting.Fields(of) {
+			if !f.Keyed() {
 				continue
 			}
-			row, ok := rows[name]
-			got := row.standard
-			delete(rows, name)
-			want := documented(name, field)
-			if name == "url" && v.Type() == reflect.TypeFor[Introspection]() {
-				want = "none" // the metadata of the issuer says it
+			row, ok := rows[f.Key]
+			delete(rows, f.Key)
+			want := documented(f)
+			switch {
+			case ok && (row.standard == want || want == "none" && slices.Contains(required, row.standard)):
+			case ok && *update:
+				writeDefault(t, f.Key, row, want)
+			default:
+				t.Errorf("%s, %s: the row of %q has default %q, want %q", reference, test.heading, f.Key, row.standard, want)
 			}
-			if _, client := test.defaults.(oauth.Client); client && name == "secret" {
-				want = "none" // there may be a key
-			}
-			if got == "required" && want == "none" {
-				want = got // without a default, as a rule of the key says
-			}
-			if !ok || got != want {
-				t.Errorf("%s, %s: the row of %q has default %q, want %q", reference, test.heading, name, got, want)
-			}
-			if !regexp.MustCompile("(?m)[ {]" + name + ": |^" + name + ": |^ *" + name + ":$").MatchString(examples(section)) {
-				t.Errorf("%s, %s: no example has %q", reference, test.heading, name)
+			if !regexp.MustCompile("(?m)[ {]" + f.Key + ": |^" + f.Key + ": |^ *" + f.Key + ":$").MatchString(examples(section)) {
+				t.Errorf("%s, %s: no example has %q", reference, test.heading, f.Key)
 			}
 		}
-		for _, name := range (*decoder)(nil).OtherKeys(v.Type()) { // read without a field
+		for _, name := range (*decoder)(nil).OtherKeys(of) { // read without a field
 			delete(rows, name)
 		}
 		for name := range rows {
@@ -139,51 +131,42 @@ func TestReferenceTables(t *testing.T) {
 	}
 }
 
-// documented returns the text that the default of a key has in the reference.
-func documented(name string, v reflect.Value) string {
-	if v.Type() == reflect.TypeFor[[]string]() && name == "servers" {
-		return "none" // of an access rule
-	}
-	switch name {
-	case "servers", "command", "url":
-		return "required"
-	case "redis", "secret":
-		return "required"
-	case "cluster":
-		return "none"
-	case "advertise":
-		return "`listen`"
-	case "stdio", "http", "sse", "rest":
-		return "one of four"
-	case "openapi", "base_url":
-		return "see there"
-	case "lists":
-		return "`5s`"
-	case "bytes":
-		return "`" + Size(v.Int()).String() + "`"
-	case "slow":
-		return "none"
-	case "refresh":
-		return "`2s`, `5m`"
-	case "idle_stop", "ping":
+// documented returns the text that the default of a field has in the reference.
+func documented(f *setting.Field) string {
+	switch {
+	case strings.Contains(f.Usually, " "):
+		return f.Usually
+	case f.Usually != "":
+		return "`" + f.Usually + "`"
+	case f.Default.IsValid():
+		return "`" + setting.Show(f.Default) + "`"
+	case f.Form == "off":
 		return "`off`"
-	case "prefix":
-		return "`NAME__`"
+	case f.Type.Kind() == reflect.Bool:
+		return "`false`"
 	}
-	if d, ok := v.Interface().(time.Duration); ok {
-		s := d.String() // 5m0s, 1h0m0s
-		if strings.HasSuffix(s, "m0s") {
-			s = strings.TrimSuffix(s, "0s")
+	return "none"
+}
+
+// writeDefault writes the default of a key into its row.
+func writeDefault(t *testing.T, key string, of row, standard string) {
+	t.Helper()
+	pages, err := filepath.Glob(reference + "/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, page := range pages {
+		data, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if strings.HasSuffix(s, "h0m") {
-			s = strings.TrimSuffix(s, "0m")
+		line := func(standard string) string { return fmt.Sprintf("\n| `%s` | %s | %s |\n", key, standard, of.meaning) }
+		if now := strings.Replace(string(data), line(of.standard), line(standard), 1); now != string(data) {
+			if err := os.WriteFile(page, []byte(now), 0o644); err != nil {
+				t.Fatal(err)
+			}
 		}
-		return "`" + s + "`"
 	}
-	if v.IsZero() && v.Kind() != reflect.Bool {
-		return "none"
-	}
-	return fmt.Sprintf("`%v`", v.Interface())
 }
 
 func blocks(text string) [][]string {

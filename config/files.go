@@ -11,14 +11,18 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/joho/godotenv"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/auth"
+	"github.com/mcp-bridge/bridge/internal/auth/jwks"
 	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -94,20 +98,6 @@ func (d *decoder) resolveStdio(sec *strict.Section, c *stdio.Config) {
 			d.Warn(m.Line, "%scommand is %s: %s", sec.Where, m.Shown, problem)
 		}
 	}
-}
-
-// unusable adds a fault for a key that names a file which cannot be used.
-func (d *decoder) unusable(sec *strict.Section, key string, why any) {
-	m := sec.Marks[key]
-	d.Fault(m.Line, "%s%s is %s: %v", sec.Where, key, m.Shown, why)
-	d.Faults[len(d.Faults)-1].Unset = true
-}
-
-func (d *decoder) absolute(path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return filepath.Join(d.dir, path)
 }
 
 // readEnv reads a dotenv file. Its error shows nothing of the content. The map is never nil.
@@ -193,4 +183,152 @@ func (d *decoder) executable(path string) error {
 		d.programs[path] = problem
 	}
 	return problem
+}
+
+// keyFile are settings with the file of a private key.
+type keyFile interface {
+	Look(absolute func(string) string) (setting, remark string, fault error)
+}
+
+// resolveKey makes the path of the key file absolute, and checks the file.
+func (d *decoder) resolveKey(sec *strict.Section, k keyFile) {
+	if setting, remark, fault := k.Look(d.absolute); fault != nil {
+		d.unusable(sec, setting, d.Redact(fault.Error()))
+	} else if remark != "" {
+		d.Warn(sec.Marks[setting].Line, "%s%s is %s: %s", sec.Where, setting, sec.Marks[setting].Shown, remark)
+	}
+}
+
+// resolveRemote makes the paths of a remote server's files absolute, and checks the files. Wrong content is only a
+// warning: someone may replace the file later, and only this server needs it.
+func (d *decoder) resolveRemote(sec *strict.Section, c *remote.Config) {
+	good := true
+	for _, f := range []struct {
+		key  string
+		path *string
+	}{{"ca_file", &c.CAFile}, {"cert_file", &c.CertFile}, {"key_file", &c.KeyFile}} {
+		if *f.path == "" {
+			continue
+		}
+		*f.path = d.absolute(*f.path)
+		if info, err := os.Stat(*f.path); err != nil {
+			d.unusable(sec, f.key, files.Reason(err).Error())
+			good = false
+		} else if info.IsDir() {
+			d.unusable(sec, f.key, "is a directory")
+			good = false
+		}
+	}
+	if !good || c.Validate() != nil || c.CAFile == "" && c.CertFile == "" {
+		return
+	}
+	if _, err := remote.New(*c); err != nil {
+		message := d.Redact(strings.ReplaceAll(err.Error(), "\n", " "))
+		name, _, _ := strings.Cut(message, ":")
+		name, _, _ = strings.Cut(name, " ") // "cert_file and key_file"
+		m, _ := sec.At(name)
+		d.Warn(m.Line, "%s%s", sec.Where, message)
+	}
+}
+
+// resolveText makes the path of a file absolute, and checks the file. A missing file is only a warning, since it may be
+// created before the start.
+func (d *decoder) resolveText(sec *strict.Section, key string, path *string) {
+	m := sec.Marks[key]
+	if *path == "" || m.Bad {
+		return
+	}
+	shown := d.Redact(strconv.Quote(*path))
+	*path = d.absolute(*path)
+	if info, err := os.Stat(*path); err != nil {
+		d.Warn(m.Line, "%s%s is %s: %s", sec.Where, key, shown, files.Reason(err))
+	} else if info.IsDir() {
+		d.Warn(m.Line, "%s%s is %s: is a directory", sec.Where, key, shown)
+	}
+}
+
+// resolveRest makes the paths of an HTTP API's files absolute, and checks the files. The callers of Load read the
+// document.
+func (d *decoder) resolveRest(sec *strict.Section, c *rest.Config) {
+	if c.Document == nil && !address.IsHTTP(c.OpenAPI) {
+		d.resolveText(sec, "openapi", &c.OpenAPI)
+	}
+	for i := range c.Overlays {
+		d.resolveText(sec, "overlays", &c.Overlays[i])
+	}
+	if c.KeepDir != "" {
+		c.KeepDir = d.absolute(c.KeepDir)
+	}
+	for _, hook := range hooks(&c.Auth) {
+		if len(hook.Command) > 0 && strings.ContainsAny(hook.Command[0], `/\`) { // a name without a folder is looked up in PATH
+			hook.Command[0] = d.absolute(hook.Command[0])
+		}
+	}
+	for i, item := range c.Trusted {
+		if !strings.HasPrefix(item, ".") && !filepath.IsAbs(item) { // an origin
+			continue
+		}
+		c.Trusted[i] = d.absolute(item)
+		if info, err := os.Stat(c.Trusted[i]); err != nil || !info.IsDir() {
+			d.Warn(sec.Marks["trusted"].Line, "%strusted: item %d: there is no such folder", sec.Where, i+1)
+		}
+	}
+	d.resolveText(sec, "catalog: file", &c.Catalog.File)
+	h := remote.Config{
+		URL:         "http://localhost",
+		CAFile:      c.CAFile,
+		CertFile:    c.CertFile,
+		KeyFile:     c.KeyFile,
+		Proxy:       c.Proxy,
+		IdleTimeout: c.IdleTimeout,
+	}
+	d.resolveRemote(sec, &h)
+	c.CAFile, c.CertFile, c.KeyFile = h.CAFile, h.CertFile, h.KeyFile
+}
+
+func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
+	if t.CertFile == "" || t.KeyFile == "" {
+		return // checkAccess and checkIncomplete report it
+	}
+	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
+	pair, key, err := t.pair()
+	if err != nil {
+		d.unusable(sec, key, err)
+		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
+			d.unusable(sec, "key_file", files.Reason(also).Error())
+		}
+		return
+	}
+	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {
+		m := sec.Marks["cert_file"]
+		d.Warn(m.Line, "%scert_file is %s: the certificate ended on %s", sec.Where, m.Shown, end.UTC().Format(time.DateOnly))
+	}
+}
+
+// resolveCluster checks that the file CAFile can be read.
+func (d *decoder) resolveCluster(sec *strict.Section, c *Cluster) {
+	if c.CAFile != "" {
+		c.CAFile = d.absolute(c.CAFile)
+		if _, err := readFile(c.CAFile); err != nil {
+			d.unusable(sec, "ca_file", files.Reason(err).Error())
+		}
+	}
+}
+
+// resolveOAuth makes the paths of an issuer's files absolute, and checks the files.
+func (d *decoder) resolveOAuth(sec *strict.Section, o *OAuth) {
+	if o.JWKS != "" && !strings.Contains(o.JWKS, "://") {
+		o.JWKS = d.absolute(o.JWKS)
+		if data, err := readFile(o.JWKS); err != nil {
+			d.unusable(sec, "jwks", files.Reason(err).Error())
+		} else if err := jwks.Check(data); err != nil {
+			d.unusable(sec, "jwks", err)
+		}
+	}
+	if o.CAFile != "" {
+		o.CAFile = d.absolute(o.CAFile)
+		if _, err := jwks.Transport(o.CAFile); err != nil {
+			d.unusable(sec, "ca_file", err)
+		}
+	}
 }

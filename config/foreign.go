@@ -90,3 +90,22 @@ func (d *decoder) typed(servers *yaml.Node, types ...string) bool {
 		return kind != nil && strict.Kind(kind) == strict.String && slices.Contains(types, strict.Resolve(kind).Value)
 	})
 }
+
+func isCollection(n *yaml.Node) bool {
+	return strict.Kind(n) == strict.List || strict.Kind(n) == strict.Map
+}
+
+// isEmpty reports whether a value is null, false or empty.
+func isEmpty(n *yaml.Node) bool {
+	switch strict.Kind(n) {
+	case strict.Null:
+		return true
+	case strict.Bool:
+		return !strict.IsTrue(n)
+	case strict.String:
+		return strict.Resolve(n).Value == ""
+	case strict.List, strict.Map:
+		return len(strict.Resolve(n).Content) == 0
+	}
+	return false
+}

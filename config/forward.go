@@ -20,9 +20,9 @@ func parseForward(s string) (bridge.Forward, error) {
 	words := strings.Fields(s)
 	switch {
 	case len(words) == 1:
-		return bridge.Forward{From: words[0]}, nil
+		return checkForward(bridge.Forward{From: words[0]})
 	case len(words) == 3 && words[1] == "as":
-		return bridge.Forward{From: words[0], To: words[2]}, nil
+		return checkForward(bridge.Forward{From: words[0], To: words[2]})
 	}
 	return bridge.Forward{}, errors.New(`expected the name of a header, such as X-Tenant, or "X-User-Token as Authorization"`)
 }
@@ -69,6 +69,10 @@ func (s *Server) checkForwards(all *breaches) {
 		rule := headerRule(f.To)
 		if s.Stdio != nil {
 			rule = cmp.Or(variableRule(f.To), s.valueRule(f.To))
+		}
+		if _, err := checkForward(f); err != nil { // only in a program: of a file, parseForward checks it
+			all.add("forward", "is %q: %v", f.From+" as "+f.To, err)
+			rule = ""
 		}
 		name := strings.ToUpper(f.To)
 		if f.To != "" && names[name] && rule == "" {
@@ -146,3 +150,6 @@ func (s *Server) valueRule(to string) string {
 	return "becomes a variable that some program may read for what it runs: choose a name that begins with " + strings.Join(valuePrefixes, " or ") +
 		" or ends with " + strings.Join(valueEnds, ", ") + "; or give it a value in the server's env, too"
 }
+
+// credentials are the headers that hold credentials.
+var credentials = []string{"Authorization", "Cookie", "X-Api-Key"}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
 
-	"github.com/mcp-bridge/bridge/internal/files"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -65,10 +65,6 @@ func open(path string, env func(string) (string, bool)) (d *decoder, data []byte
 func Parse(name string, data []byte, env func(string) (string, bool)) (*Config, error) {
 	return whole(newDecoder(name, "", env).parse(data))
 }
-
-// readFile returns the content of a file. A file that is too large is cut one byte beyond strict.MaxFile, so that the
-// decoder rejects it.
-func readFile(path string) ([]byte, error) { return files.Read(path, strict.MaxFile+1) }
 
 // parse reads a configuration. If it has faults, parse returns them with the configuration, which then has only the
 // servers without faults.
@@ -214,118 +210,59 @@ func (d *decoder) prefixes(c *Config) {
 	}
 }
 
-// breach adds a fault for a broken rule, in the line of one of its keys. It adds none if a value of the rule is faulty.
-func (d *decoder) breach(sec *strict.Section, b breach) {
-	m, set := sec.At(b.key)
-	other, otherSet := sec.Marks[b.other]
-	switch {
-	case m.Bad || other.Bad: // the value is a default in place of a faulty one
-		return
-	case !set && otherSet:
-		m = other
-	}
-	d.Fault(m.Line, "%s%s %s", sec.Where, b.key, b.rule)
-}
+var variable = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)`)
 
-func (d *decoder) servers(s *strict.Slot, n *yaml.Node, into *[]Server) bool {
-	if strict.Kind(n) == strict.Null {
-		return true // the same as an empty mapping, which has a better message
-	}
-	list, ok := d.Entries("servers: ", n)
-	if !ok {
-		return d.Mistyped(s, n, "a mapping of names to servers")
-	}
-	for _, e := range list {
-		if err := checkName(e.Key); err != nil {
-			hint := ""
-			if better := NameOf(e.Key); checkName(better) == nil {
-				hint = fmt.Sprintf(": write %q", better)
+// originsOf returns the origins of the keys of a section, and of the sections in it.
+func originsOf(sec *strict.Section) map[string]Origin {
+	all := map[string]Origin{}
+	for key, m := range sec.Marks {
+		key, rest, item := strings.Cut(key, ": item ")
+		if key == "" || m.Line == 0 || strings.Contains(rest, ": ") {
+			continue
+		}
+		key = strings.ReplaceAll(key, ": ", ".")
+		at := all[key] // the items of a list add their variables to its key
+		if !item {
+			at.Line = m.Line
+		}
+		for _, found := range variable.FindAllStringSubmatch(m.Shown, -1) {
+			if !slices.Contains(at.Variables, found[1]) {
+				at.Variables = append(at.Variables, found[1])
 			}
-			d.Fault(e.Line, "server %q: %v%s", strict.Clip(e.Key), err, hint)
 		}
-		sec, keys, ok := d.serverKeys(e, "a mapping such as { stdio: { command: npx } }")
-		if !ok {
-			continue
+		all[key] = at
+	}
+	return all
+}
+
+// LoadAddress reads only where the bridge of the file at path listens: Listen, ConsoleListen, BasePath and the
+// certificate of TLS. The other keys may need secrets that only the bridge has, so it ignores them. For env and the
+// error see Load.
+func LoadAddress(path string, env func(string) (string, bool)) (*Config, error) {
+	d, data, err := open(path, env)
+	if err != nil {
+		return nil, err
+	}
+	c := Default()
+	only := func(where string, list []strict.Entry, v any, keys ...string) {
+		list = slices.DeleteFunc(list, func(e strict.Entry) bool { return !slices.Contains(keys, e.Key) })
+		d.Fields(&strict.Section{Where: where}, list, reflect.ValueOf(v).Elem())
+	}
+	if root, ok := d.Tree(data); ok && root != nil {
+		list, _ := d.Entries("", root)
+		for _, e := range list {
+			if e.Key == "tls" {
+				own, _ := d.Entries("tls: ", e.Value)
+				only("tls: ", own, &c.TLS, "cert_file")
+			}
 		}
-		keys, on := d.enabled(sec, e.Key, keys)
-		if !on {
-			continue
-		}
-		*into = append(*into, d.server(sec, e.Key, keys))
-		d.sections = append(d.sections, sec)
+		only("", list, &c, "listen", "console_listen", "base_path")
 	}
-	if len(*into) == 0 && len(d.off) == len(list) && len(list) > 0 {
-		d.Fault(s.Line, "no server is served: each has enabled: false")
+	if len(d.Faults) > 0 {
+		return nil, d.Faults.Sorted()
 	}
-	return len(*into) > 0 || len(list) == 0
+	if c.TLS.CertFile != "" {
+		c.TLS.CertFile = d.absolute(c.TLS.CertFile)
+	}
+	return &c, nil
 }
-
-// serverKeys returns the keys of a server. If it is not a mapping, serverKeys adds a fault with the expected form.
-func (d *decoder) serverKeys(e strict.Entry, expected string) (sec *strict.Section, keys []strict.Entry, ok bool) {
-	about := fmt.Sprintf("server %q", strict.Clip(e.Key))
-	sec = &strict.Section{Where: about + ": ", Line: e.Line}
-	if keys, ok = d.Entries(sec.Where, e.Value); !ok {
-		d.Mistyped(&strict.Slot{
-			Section: &strict.Section{},
-			Label:   about,
-			Line:    e.Line,
-		}, e.Value, expected)
-	}
-	return sec, keys, ok
-}
-
-// enabled returns the keys of a server without the key enabled, and whether the server is switched on.
-func (d *decoder) enabled(sec *strict.Section, name string, keys []strict.Entry) (rest []strict.Entry, on bool) {
-	i := slices.IndexFunc(keys, func(e strict.Entry) bool { return e.Key == "enabled" })
-	if i < 0 {
-		return keys, true
-	}
-	e, on := keys[i], true
-	if d.Value(&strict.Slot{
-		Section: sec,
-		Label:   e.Key,
-		Line:    e.Line,
-	}, e.Value, reflect.ValueOf(&on).Elem()); !on {
-		d.Warn(e.Line, "%snot served: enabled is false", sec.Where)
-		d.off = append(d.off, name)
-		return nil, false
-	}
-	return slices.Delete(slices.Clone(keys), i, i+1), true
-}
-
-// server reads the keys of a server, and adds the faults.
-func (d *decoder) server(sec *strict.Section, name string, keys []strict.Entry) Server {
-	s := DefaultServer(name, "")
-	d.Fields(sec, keys, reflect.ValueOf(&s).Elem())
-	if _, set := sec.Marks["idle_stop"]; !set {
-		s.IdleStop = DefaultServer(name, s.Share).IdleStop
-	}
-	set := s.kinds()
-	if len(set) > 1 {
-		d.Fault(sec.Line, "%sis of more than one kind (%s): keep one", sec.Where, strings.Join(set, ", "))
-		return s // other rules depend on the kind
-	}
-	tried := slices.ContainsFunc(kindKeys(), func(name string) bool { _, ok := sec.Marks[name]; return ok })
-	switch {
-	case len(set) == 1:
-		d.finish(sec, &s)
-	case !tried && !sec.Marks[""].Bad:
-		d.Fault(sec.Line, "%snothing says how to reach it: add stdio: { command: …, args: […] } or http: { url: … }", sec.Where)
-	}
-	return s
-}
-
-// finish sets the names of forwarded headers, and checks the rules about several keys of a server.
-func (d *decoder) finish(sec *strict.Section, s *Server) {
-	s.nameForwards()
-	for _, b := range s.breaches() {
-		d.breach(sec, b)
-	}
-	for _, b := range s.remarks() {
-		m, _ := sec.At(b.key)
-		d.Warn(m.Line, "%s%s %s", sec.Where, b.key, b.rule)
-	}
-}
-
-// Redact returns text, with references such as ${NAME} in place of values from the environment.
-func (c *Config) Redact(text string) string { return strict.Redact(text, c.secrets) }

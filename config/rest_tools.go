@@ -24,7 +24,7 @@ type toolKeys struct {
 	Request string            `yaml:"request"`
 	Args    []rest.Arg        `yaml:"args"`
 	Body    strict.JSON       `yaml:"body"`
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	Query   strict.JSON       `yaml:"query"`
 	Result  string            `yaml:"result"`
 	Error   failure           `yaml:"error"`
@@ -93,13 +93,6 @@ func (d *decoder) failure(s *strict.Slot, n *yaml.Node, into *failure) bool {
 	got, ok := d.Scalar(s, n, reflect.TypeFor[string]())
 	into.Text = got.Value
 	return ok
-}
-
-// whole is Inner, but also reports false if one of the keys has a fault.
-func (d *decoder) whole(s *strict.Slot, n *yaml.Node, into any) (*strict.Section, bool) {
-	before := len(d.Faults)
-	sec, ok := d.Inner(s, n, into)
-	return sec, ok && len(d.Faults) == before
 }
 
 // restTools reads the tools of an HTTP API, and adds the faults that rest finds in them.

@@ -7,9 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"go.yaml.in/yaml/v4"
-
 	"github.com/mcp-bridge/bridge/config/foreign"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/similar"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
@@ -25,7 +24,9 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			Section: sec,
 			Label:   label,
 			Line:    e.Line,
-			Some:    label == "tools: allow",
+		}
+		if label == "tools: allow" { // it must not be empty
+			s.Field = setting.ByKey(reflect.TypeFor[filterKeys](), "allow")
 		}
 		d.Value(s, e.Value, reflect.ValueOf(&list).Elem())
 		return list
@@ -52,9 +53,6 @@ func (d *decoder) restrictions(sec *strict.Section, keys []strict.Entry, s *Serv
 			d.Value(x, e.Value, reflect.ValueOf(&table).Elem())
 			for _, header := range slices.Sorted(maps.Keys(table)) {
 				f, err := parseForward(header + " as " + table[header])
-				if err == nil {
-					f, err = checkForward(f)
-				}
 				if err != nil {
 					d.Fault(e.Line, "%s%s: %v", sec.Where, e.Key, err)
 					continue
@@ -218,23 +216,4 @@ func (d *decoder) restricts(where string, e strict.Entry) bool {
 	}
 	d.Fault(e.Line, "%s%s may be a restriction or a credential, and mcp-bridge does not know it: write it in bridge's own form (tools: { allow: […], deny: […] }, access, headers), or remove the key", where, strict.Clip(e.Key))
 	return true
-}
-
-func isCollection(n *yaml.Node) bool {
-	return strict.Kind(n) == strict.List || strict.Kind(n) == strict.Map
-}
-
-// isEmpty reports whether a value is null, false or empty.
-func isEmpty(n *yaml.Node) bool {
-	switch strict.Kind(n) {
-	case strict.Null:
-		return true
-	case strict.Bool:
-		return !strict.IsTrue(n)
-	case strict.String:
-		return strict.Resolve(n).Value == ""
-	case strict.List, strict.Map:
-		return len(strict.Resolve(n).Content) == 0
-	}
-	return false
 }

@@ -24,7 +24,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
@@ -46,7 +45,7 @@ func TestSchema(t *testing.T) {
 	s := schema{map[reflect.Type]map[string]row{}, object{}}
 	for _, table := range referenceTables {
 		_, rows := referenceRows(t, text, table.heading)
-		s.meanings[reflect.TypeOf(table.defaults)] = rows
+		s.meanings[reflect.TypeOf(table.settings)] = rows
 	}
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -89,11 +88,11 @@ var references = object{"type": "string", "pattern": `\$\{`}
 
 func or(all ...any) object { return object{"anyOf": all} }
 
-// enums are the values of keys with a fixed set of them.
-var enums = map[string][]string{
-	"place": {PlaceHere, PlaceWorkers}, "role": {cluster.RoleAll, cluster.RoleFront, cluster.RoleWorker},
-	"share": {ShareSession, SharePrincipal, ShareCall, ShareAll}, "era": {EraAuto, EraLegacy, EraModern}, "offer": {OfferAll, OfferLegacy}, "ready": {ReadyAny, ReadyAll}, "reload": {ReloadOn, ReloadOff}, "console": {ConsoleOn, ConsolePayloads, ConsoleOff}, "log_level": {LogDebug, LogInfo, LogWarn, LogError},
-	"transport": {remote.TransportAuto, remote.TransportStreamable, remote.TransportSSE}, "exchange": {oauth.ExchangeStandard, oauth.ExchangeOnBehalfOf}, "mode": {rest.ModeAuto, rest.ModeTools, rest.ModeSearch}, "revision": era.Supported(),
+// words are the values of keys whose words no tag names, since their faults say more.
+var words = map[string][]string{
+	"transport": {remote.TransportAuto, remote.TransportStreamable, remote.TransportSSE},
+	"exchange":  {oauth.ExchangeStandard, oauth.ExchangeOnBehalfOf},
+	"revision":  era.Supported(),
 }
 
 // fields is the schema of a struct's keys.
@@ -104,8 +103,14 @@ func (s *schema) fields(t reflect.Type) object {
 		if !f.Keyed() {
 			continue
 		}
-		v := s.value(f.Type, key, f.Form == "off")
+		v := s.value(f.Type, f)
 		s.describe(v, t, key)
+		if f.Default.IsValid() && f.Usually == "" {
+			v["default"] = setting.Show(f.Default)
+			if k := f.Type.Kind(); k == reflect.Int || k == reflect.Bool {
+				v["default"] = f.Default.Interface()
+			}
+		}
 		properties[key] = v
 	}
 	for _, key := range (*decoder)(nil).OtherKeys(t) {
@@ -163,8 +168,8 @@ func (s *schema) ref(t reflect.Type) object {
 	return object{"$ref": "#/$defs/" + name}
 }
 
-// value returns the schema of a value by its type and key.
-func (s *schema) value(t reflect.Type, key string, off bool) object {
+// value returns the schema of a value of a field.
+func (s *schema) value(t reflect.Type, f *setting.Field) object {
 	text := object{"type": "string"}
 	switch t {
 	case reflect.TypeFor[[]Server]():
@@ -177,12 +182,12 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 		return or(s.ref(reflect.TypeFor[argumentKeys]()), object{"enum": []any{"off", false}})
 	case reflect.TypeFor[time.Duration]():
 		pattern := `^([0-9]*\.?[0-9]+\.?(ns|us|µs|ms|s|m|h))+$|\$\{`
-		if off {
+		if f.Form == "off" {
 			pattern += "|^off$"
 		}
 		return object{"type": "string", "pattern": pattern}
 	case reflect.TypeFor[Words]():
-		return or(object{"type": "array", "items": s.loose(reflect.TypeFor[string](), "")}, s.loose(reflect.TypeFor[string](), ""))
+		return or(object{"type": "array", "items": s.loose(reflect.TypeFor[string]())}, s.loose(reflect.TypeFor[string]()))
 	case reflect.TypeFor[netip.Prefix](), reflect.TypeFor[bridge.Forward](), reflect.TypeFor[limits.Rate]():
 		return text
 	case reflect.TypeFor[*stdio.Config](), reflect.TypeFor[*remote.Config]():
@@ -190,20 +195,20 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 	case reflect.TypeFor[rest.Limits](), reflect.TypeFor[rest.Catalog]():
 		return s.ref(t)
 	}
-	if strings.HasPrefix(t.PkgPath(), reflect.TypeFor[rest.Config]().PkgPath()) && t.Kind() == reflect.Struct || key == "openapi" {
+	if strings.HasPrefix(t.PkgPath(), reflect.TypeFor[rest.Config]().PkgPath()) && t.Kind() == reflect.Struct || f.Key == "openapi" {
 		return object{} // of many forms
 	}
 	switch t.Kind() {
 	case reflect.Bool:
 		return or(object{"type": "boolean"}, references)
 	case reflect.Int:
-		return or(object{"type": "integer"}, references)
+		return or(bounded(f, 1), references)
 	case reflect.Int64:
-		return or(object{"type": "integer", "minimum": 0}, object{"type": "string", "pattern": `^[0-9]+ *([kKmMgG][iI]?)?[bB]$|^[0-9]+$|\$\{`})
+		return or(bounded(f, 1<<10), object{"type": "string", "pattern": `^[0-9]+ *([kKmMgG][iI]?)?[bB]$|^[0-9]+$|\$\{`})
 	case reflect.String:
-		if values := enums[key]; values != nil {
+		if values := append(words[f.Key], f.OneOf...); values != nil {
 			return or(object{"enum": values}, references)
-		} else if key == "listen" || key == "console_listen" {
+		} else if f.Text == "listen" {
 			return object{"type": []string{"string", "integer"}}
 		}
 		return text
@@ -218,23 +223,35 @@ func (s *schema) value(t reflect.Type, key string, off bool) object {
 		if t.Elem().Kind() == reflect.Uint8 || strings.HasPrefix(t.Elem().PkgPath(), reflect.TypeFor[rest.Config]().PkgPath()) {
 			return object{}
 		}
-		list := object{"type": "array", "items": s.loose(t.Elem(), "")}
-		if slices.Contains([]string{"access", "oauth", "servers", "allow"}, key) {
+		list := object{"type": "array", "items": s.loose(t.Elem())}
+		if f.Form == "some" || f.Key == "servers" {
 			list["minItems"] = 1
 		}
 		return list
 	case reflect.Map:
-		return object{"type": "object", "additionalProperties": s.loose(t.Elem(), "")}
+		return object{"type": "object", "additionalProperties": s.loose(t.Elem())}
 	}
 	panic("no schema for " + t.String())
 }
 
+// bounded is the schema of a whole number. least is the minimum of numbers without the tag min.
+func bounded(f *setting.Field, least int64) object {
+	number := object{"type": "integer", "minimum": least}
+	if f.Min != nil {
+		number["minimum"] = *f.Min
+	}
+	if f.Max != nil {
+		number["maximum"] = *f.Max
+	}
+	return number
+}
+
 // loose returns the schema of an item of a list or a table, where text needs no quotes.
-func (s *schema) loose(t reflect.Type, key string) object {
+func (s *schema) loose(t reflect.Type) object {
 	if t.Kind() == reflect.String {
 		return object{"type": []string{"string", "number", "boolean"}}
 	}
-	return s.value(t, key, false)
+	return s.value(t, &setting.Field{})
 }
 
 // unseen are bad files whose faults no schema can find: rules about several keys, and contents of
@@ -242,7 +259,7 @@ func (s *schema) loose(t reflect.Type, key string) object {
 var unseen = []string{
 	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
 	"workers-alone.bad.yaml", "workers-idle.bad.yaml",
-	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "console-streams.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-metadata.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "useless.bad.yaml", "variables.bad.yaml",
+	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-metadata.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "useless.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, which the schema accepts.
 	"desktop-left-out.bad.json", "desktop-none.bad.json", "desktop-remote.bad.json", "desktop.bad.json", "inputs.bad.jsonc", "lists.bad.json", "restrictions.bad.json",
 }

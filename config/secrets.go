@@ -69,3 +69,35 @@ func (d *decoder) checkReadable(path string) {
 		d.Warn(d.secret.Line, "%s%s is a secret, and everybody on this machine can read the file: chmod o-r it, or take the secret from the environment, as ${NAME}", d.secret.Section.Where, d.secret.Label)
 	}
 }
+
+// NoteExpanded remembers values from the environment that requests to an HTTP API contain, in headers, queries or
+// arguments.
+func (d *decoder) NoteExpanded(s *strict.Slot, whole string, values []string) {
+	if len(values) == 0 || !strings.Contains(s.Section.Where, ": rest: ") {
+		return
+	}
+	switch {
+	case s.Label == "base_url", s.Label == "request": // only the query of a URL
+		_, whole, _ = strings.Cut(whole, "?")
+	case strings.HasPrefix(s.Label, "headers: "), strings.HasPrefix(s.Label, "openapi_headers: "), strings.HasPrefix(s.Label, "query: "),
+		strings.Contains(s.Section.Where, ": args: ") && (s.Label == "value" || strings.HasPrefix(s.Label, "value: ")):
+	default:
+		return
+	}
+	for _, v := range values {
+		if strings.Contains(whole, v) {
+			d.sent = append(d.sent, sent{s.Section.Where, v})
+		}
+	}
+}
+
+// sentBy returns the values that requests of a section, and of sections in it, contain.
+func (d *decoder) sentBy(sec *strict.Section) []string {
+	var all []string
+	for _, s := range d.sent {
+		if strings.HasPrefix(s.where, sec.Where) && !slices.Contains(all, s.value) {
+			all = append(all, s.value)
+		}
+	}
+	return all
+}

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/mcp-bridge/bridge/internal/files"
-	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
 // Pair reads the certificate and its private key. The error names the faulty file.
@@ -44,21 +42,10 @@ func (t TLS) pair() (pair *tls.Certificate, key string, err error) {
 	return nil, key, errors.New(strings.TrimPrefix(err.Error(), "tls: "))
 }
 
-func (d *decoder) resolveTLS(sec *strict.Section, t *TLS) {
-	if t.CertFile == "" || t.KeyFile == "" {
-		return // checkAccess and checkIncomplete report it
-	}
-	t.CertFile, t.KeyFile = d.absolute(t.CertFile), d.absolute(t.KeyFile)
-	pair, key, err := t.pair()
-	if err != nil {
-		d.unusable(sec, key, err)
-		if _, also := readFile(t.KeyFile); also != nil && key == "cert_file" {
-			d.unusable(sec, "key_file", files.Reason(also).Error())
-		}
-		return
-	}
-	if end := pair.Leaf.NotAfter; end.Before(time.Now()) {
-		m := sec.Marks["cert_file"]
-		d.Warn(m.Line, "%scert_file is %s: the certificate ended on %s", sec.Where, m.Shown, end.UTC().Format(time.DateOnly))
-	}
+// TLS names the files of the bridge's certificate. The bridge reads them again after a change.
+type TLS struct {
+	// CertFile is a PEM file with the certificate, followed by its intermediate certificates.
+	CertFile string `yaml:"cert_file"`
+	// KeyFile is a PEM file with the private key of the certificate. CertFile and KeyFile are both set, or both empty.
+	KeyFile string `yaml:"key_file"`
 }

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // ErrOtherTransport means that the server does not speak this transport, but perhaps the other one
@@ -53,6 +53,7 @@ func New(c Config) (*Client, error) {
 	if err != nil {
 		return nil, errors.New("url: not a URL") // err is left out, since its text has the URL and its secrets
 	}
+	setting.Fill(&c)
 	secure := c.TLS
 	if secure == nil {
 		if secure, err = c.Secure(); err != nil {
@@ -91,7 +92,7 @@ func New(c Config) (*Client, error) {
 		return &http.Transport{
 			Proxy: proxy, DialContext: dial,
 			TLSClientConfig: secure.Clone(), TLSHandshakeTimeout: dialLimit,
-			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: cmp.Or(c.IdleTimeout, 4*time.Second),
+			MaxIdleConnsPerHost: inFlight, IdleConnTimeout: c.IdleTimeout,
 			DisableCompression: true, MaxResponseHeaderBytes: maxHeaders,
 			OnProxyConnectResponse: func(_ context.Context, _ *url.URL, _ *http.Request, res *http.Response) error {
 				if res.StatusCode != http.StatusOK {

@@ -30,11 +30,11 @@ type Config struct {
 	// URL is the address of the MCP endpoint, http or https.
 	URL string `yaml:"url"`
 	// Headers are sent with every request.
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	// Transport is the transport to the server: "streamable" (Streamable HTTP), "sse" (HTTP+SSE of
 	// 2024-11-05), or "auto". The value auto tries streamable and then sse (protocol.md C2). Empty
 	// means auto.
-	Transport string `yaml:"transport"`
+	Transport string `yaml:"transport" default:"auto" shown:"yes"`
 	// CAFile names a PEM file of authorities that may sign the server's certificate, besides those
 	// that the system trusts.
 	CAFile string `yaml:"ca_file"`
@@ -47,7 +47,7 @@ type Config struct {
 	Proxy string `yaml:"proxy"`
 	// IdleTimeout is how long an unused connection stays open; 4 s if 0. It should be shorter than the
 	// server's own limit, which is 5 s for Node.
-	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next"`
+	IdleTimeout time.Duration `yaml:"idle_timeout" effect:"next" default:"4s"`
 	// OAuth says how the bridge gets tokens for the server. If it is nil, the bridge gets none.
 	OAuth *oauth.Settings `yaml:"oauth"`
 	// Auth, unless nil, returns the tokens for requests. The bridge makes it from OAuth. Only a
@@ -74,8 +74,8 @@ const (
 	TransportSSE        = "sse"
 )
 
-// Validate returns the faults of the settings. It reads no file and opens no connection. The error
-// contains no values that may be secrets.
+// Validate returns the faults of the settings, apart from those by the bounds in their tags, which package config
+// checks. It reads no file and opens no connection. The error contains no values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	if err := checkURL(c.URL); err != nil {
@@ -102,9 +102,6 @@ func (c *Config) Validate() error {
 		if err != nil || u.Host == "" || strings.Trim(u.Path, "/")+u.RawQuery != "" || !slices.Contains([]string{"http", "https", "socks5"}, u.Scheme) {
 			errs = append(errs, errors.New("proxy must be none, or a URL such as http://proxy.example.com:3128"))
 		}
-	}
-	if c.IdleTimeout < 0 {
-		errs = append(errs, errors.New("idle_timeout must not be negative"))
 	}
 	for name := range c.Headers {
 		if c.OAuth != nil && http.CanonicalHeaderKey(name) == "Authorization" {

@@ -39,7 +39,6 @@ func TestValidate(t *testing.T) {
 		{"proxy without scheme", Config{URL: at, Proxy: "secret:3128"}, "proxy must be"},
 		{"scheme of a proxy", Config{URL: at, Proxy: "ftp://secret:3128"}, "proxy must be"},
 		{"broken proxy", Config{URL: at, Proxy: "http://secret%zz"}, "proxy must be"},
-		{"idle timeout", Config{URL: at, IdleTimeout: -1}, "idle_timeout must not be negative"},
 	} {
 		err := test.c.Validate()
 		switch {
@@ -51,9 +50,9 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s: Validate = %v, want %q, without what may be secret", test.name, err, test.want)
 		}
 	}
-	c := Config{Headers: map[string]string{"Te": ""}, Transport: "x", CertFile: "x", Proxy: "x", IdleTimeout: -1}
-	if err := c.Validate(); strings.Count(err.Error(), "\n") != 5 {
-		t.Errorf("Validate = %v, want six faults", err)
+	c := Config{Headers: map[string]string{"Te": ""}, Transport: "x", CertFile: "x", Proxy: "x"}
+	if err := c.Validate(); strings.Count(err.Error(), "\n") != 4 {
+		t.Errorf("Validate = %v, want five faults", err)
 	}
 }
 

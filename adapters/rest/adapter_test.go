@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
@@ -89,7 +90,7 @@ func TestCalls(t *testing.T) {
 func TestForward(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, api.pets(), Options{Forward: []string{"X-Tenant"}})
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision, Header: http.Header{"X-Tenant": {"first"}}}, &adaptertest.Client{})
+	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision, Header: http.Header{"X-Tenant": {"first"}}}, &adaptertest.Client{})
 	if err != nil {
 		t.Fatal(err)
 	}

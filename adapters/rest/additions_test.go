@@ -16,6 +16,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
@@ -285,12 +286,12 @@ func TestEntryKeepsItsTool(t *testing.T) {
 				t.Fatal(err)
 			}
 			imported, _ := openapi.Tools(doc, openapi.Options{})
-			c := Config{Tools: []toolset.Entry{test.tool}}
-			tools, faults := c.combine(doc, imported, nil)
-			if len(tools) < len(imported)-1 || len(faults) == 0 {
-				t.Errorf("%d of %d tools, and faults: %v", len(tools), len(imported), faults)
+			s := tools.Settings{Entries: []toolset.Entry{test.tool}}
+			m, err := s.Make(doc, nil)
+			if err != nil || len(m.Tools) < len(imported)-1 || len(m.Faults) == 0 {
+				t.Errorf("%d of %d tools, faults: %v, %v", len(m.Tools), len(imported), m.Faults, err)
 			}
-			there := slices.ContainsFunc(tools, func(one *toolset.Tool) bool { return one.Name == test.tool.Key })
+			there := slices.ContainsFunc(m.Tools, func(one *toolset.Tool) bool { return one.Name == test.tool.Key })
 			if there != test.want {
 				t.Errorf("the tool is there: %t, want %t", there, test.want)
 			}
@@ -335,30 +336,22 @@ func TestToolSettings(t *testing.T) {
 	if text, _ := call(t, up, "missing", "{}"); text != "404 Not Found from GET /pets/404\nNo such pet" {
 		t.Errorf("missing: %s", text)
 	}
-	u, err := a.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.calls.Done()
-	if s := u.byName["find"].Settings; s.Retries != 3 || !s.Repeat {
+	u := madeOf(t, c, Options{})
+	if s := u.ByName["find"].Settings; s.Retries != 3 || !s.Repeat {
 		t.Errorf("find: %+v", s)
 	}
-	if s := u.byName["slow"].Settings; s.Retries != -1 || s.Repeat {
+	if s := u.ByName["slow"].Settings; s.Retries != -1 || s.Repeat {
 		t.Errorf("slow: %+v", s)
 	}
-	if s := u.byName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message
+	if s := u.ByName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message
 		t.Errorf("again: %+v", s)
 	}
 	// If the API has a cache, cache: off still applies.
 	c = api.pets()
 	c.Cache = 1 << 20
 	c.Tools = []toolset.Entry{{Key: "getPet", Cache: &no}}
-	u, err = adapter(t, c, Options{}).acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.calls.Done()
-	if !u.byName["getPet"].Settings.Uncached || u.byName["listPets"].Settings.Uncached {
+	u = madeOf(t, c, Options{})
+	if !u.ByName["getPet"].Settings.Uncached || u.ByName["listPets"].Settings.Uncached {
 		t.Error("the wrong answers are kept")
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
@@ -21,7 +22,7 @@ func TestBegin(t *testing.T) {
 	api := newAPI(t)
 	log := &said{}
 	a := adapter(t, api.pets(), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err := a.Check(); !errors.Is(err, errUnread) {
+	if err := a.Check(); !errors.Is(err, document.ErrUnread) {
 		t.Errorf("before: %v", err)
 	}
 	if err := a.Begin(nil); err != nil || a.Check() != nil || log.has("tools made") != 1 {

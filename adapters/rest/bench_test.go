@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -23,7 +24,7 @@ func BenchmarkCall(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer a.Close()
-	up, err := a.Open(b.Context(), &bridge.Caller{Revision: revision}, &adaptertest.Client{})
+	up, err := a.Open(b.Context(), &bridge.Caller{Revision: calls.Revision}, &adaptertest.Client{})
 	if err != nil {
 		b.Fatal(err)
 	}

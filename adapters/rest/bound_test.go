@@ -54,11 +54,8 @@ func TestPublishedBounds(t *testing.T) {
 			if test.change != nil {
 				test.change(&c, &o)
 			}
-			m, err := c.read(t.Context(), "flows", &o, nil, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			one := m.tools[len(m.tools)-1]
+			m := madeOf(t, c, o)
+			one := m.Tools[len(m.Tools)-1]
 			s, kept := one.Settings, "on"
 			if s.Uncached {
 				kept = "off"
@@ -69,8 +66,8 @@ func TestPublishedBounds(t *testing.T) {
 			if one.Annotations.ReadOnly && strings.Contains(test.tool, "idempotentHint") {
 				t.Error("a tool that may be called again only reads")
 			}
-			warnings := fmt.Sprint(m.warnings)
-			if test.warning == "" && len(m.warnings) > 0 || !strings.Contains(warnings, test.warning) {
+			warnings := fmt.Sprint(m.Warnings)
+			if test.warning == "" && len(m.Warnings) > 0 || !strings.Contains(warnings, test.warning) {
 				t.Errorf("warnings = %s, want %q", warnings, test.warning)
 			}
 		})

@@ -1,8 +1,10 @@
 package rest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/url"
 	"path/filepath"
@@ -10,12 +12,13 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/address"
 )
@@ -26,7 +29,7 @@ type Config struct {
 	OpenAPI string `yaml:"openapi"`
 	// OpenAPIHeaders are sent with requests for documents to the origin of OpenAPI, if that is a URL.
 	// No other origin and no call gets them.
-	OpenAPIHeaders map[string]string `yaml:"openapi_headers"`
+	OpenAPIHeaders map[string]string `yaml:"openapi_headers" names:"header"`
 	// Document is the document itself, if the configuration contains it. OpenAPI is then its path,
 	// from which references resolve.
 	Document []byte `yaml:"-"`
@@ -50,7 +53,7 @@ type Config struct {
 	// Rules change the operations of the document that they match. Tools win over Rules.
 	Rules []toolset.Rule `yaml:"rules"`
 	// Headers are sent with every request.
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	// Secrets are further values to mask in everything that clients see. For a configuration file,
 	// they are the values from the environment in headers, queries, arguments and base_url.
 	Secrets []string `yaml:"-"`
@@ -65,7 +68,7 @@ type Config struct {
 	// ReadOnly leaves out operations that may change something.
 	ReadOnly bool `yaml:"read_only"`
 	// Mode is ModeAuto, ModeTools or ModeSearch. Empty means ModeAuto.
-	Mode string `yaml:"mode"`
+	Mode string `yaml:"mode" default:"auto" one_of:"auto tools search"`
 	// FlattenBody makes members of bodies arguments of their own.
 	FlattenBody bool `yaml:"flatten_body"`
 	// StrictOutput keeps output schemas as the document has them.
@@ -75,13 +78,13 @@ type Config struct {
 	// Limits bound requests and answers.
 	Limits Limits `yaml:"limits"`
 	// Attempts bounds how often a repeatable request is sent; 3 if 0.
-	Attempts int `yaml:"attempts"`
+	Attempts int `yaml:"attempts" default:"3" min:"1" max:"10"`
 	// Cache is the size of the cache for answers to GET, in bytes. If it is 0, only answers of tools
 	// with a cache setting are cached.
-	Cache toolset.Bytes `yaml:"cache"`
+	Cache toolset.Bytes `yaml:"cache" min:"0B"`
 	// Refresh is the pause between checks of the document for changes; 2 s for files and 5 min for
 	// URLs if 0.
-	Refresh time.Duration `yaml:"refresh"`
+	Refresh time.Duration `yaml:"refresh" min:"1s" usually:"2s for files, 5m for URLs"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
 	// CAFile names a PEM file of authorities that may sign the API's certificate, besides those that
@@ -94,16 +97,16 @@ type Config struct {
 	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
 	// IdleTimeout is how long an unused connection stays open; 4 s if 0.
-	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	IdleTimeout time.Duration `yaml:"idle_timeout" default:"4s"`
 }
 
 // Limits bound the calls of an API.
 type Limits struct {
-	Answer     toolset.Bytes `yaml:"answer"`     // of the text in one result; 100 KiB if 0
-	Body       toolset.Bytes `yaml:"body"`       // that are read of one answer; 8 MiB if 0
-	File       toolset.Bytes `yaml:"file"`       // of one file in arguments; 10 MiB if 0
-	Rate       limits.Rate   `yaml:"rate"`       // of requests; no limit if 0
-	Concurrent int           `yaml:"concurrent"` // calls at a time; 64 if 0
+	Answer     toolset.Bytes `yaml:"answer" default:"100KiB"`       // of the text in one result; 100 KiB if 0
+	Body       toolset.Bytes `yaml:"body" default:"8MiB"`           // that are read of one answer; 8 MiB if 0
+	File       toolset.Bytes `yaml:"file" min:"1B" default:"10MiB"` // of one file in arguments; 10 MiB if 0
+	Rate       limits.Rate   `yaml:"rate"`                          // of requests; no limit if 0
+	Concurrent int           `yaml:"concurrent" default:"64"`       // calls at a time; 64 if 0
 }
 
 // Auth has the credentials with which the bridge authenticates to an API.
@@ -127,14 +130,36 @@ func (a *Auth) Exchanges() bool {
 
 // These are the values of Config.Mode.
 const (
-	ModeAuto   = "auto"   // ModeTools, unless the list is longer than autoLimit without output schemas
-	ModeTools  = "tools"  // all tools are listed
-	ModeSearch = "search" // tools are found and not listed, as with tools_mode: search of the server
+	ModeAuto   = tools.ModeAuto   // ModeTools, unless the list is longer than 64 KiB without output schemas
+	ModeTools  = tools.ModeTools  // all tools are listed
+	ModeSearch = tools.ModeSearch // tools are found and not listed, as with tools_mode: search of the server
 )
 
-// autoLimit bounds the list of all tools that ModeAuto offers, in bytes. Models read the whole list
-// at each turn.
-const autoLimit = 64 << 10
+// Options are settings that do not belong to the API itself.
+type Options struct {
+	Log *slog.Logger // nil means slog.Default()
+	// Timeout bounds a call with all its attempts; 30 s if 0.
+	Timeout time.Duration
+	// MaxTimeout bounds the timeouts of tools; no limit if 0.
+	MaxTimeout time.Duration
+	// Breaker says when a failing host gets no more requests.
+	Breaker breaker.Options
+	// Forward are the callers' headers to pass on, as wire.Options.Forward.
+	Forward []string
+	// Identity are those of Forward that identify the caller. No argument sets them.
+	Identity []string
+	// Prefix is the length of the prefix that tool names will get, in bytes. Names are cut so that
+	// both together have at most 64 bytes.
+	Prefix int
+	// Shows reports whether clients may see the tool of that name. If it is nil, they may see all. Hidden tools take no
+	// memory, and do not count for ModeAuto.
+	Shows func(name string) bool
+	// Reads reports whether clients may read the resource at that URI. If it is nil, they may read
+	// all. Only this package can apply it to files in arguments.
+	Reads func(uri string) bool
+	// MaxMessage bounds a result, in bytes; 16 MiB if 0.
+	MaxMessage int
+}
 
 // Sends reports whether Headers or Auth set a header of that name, or of a name that servers may take
 // for the same.
@@ -258,23 +283,6 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// headerFaults returns the faults in headers without templates.
-func headerFaults(headers map[string]string) []string {
-	var all []string
-	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
-	for _, name := range slices.Sorted(maps.Keys(headers)) {
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			add("%q is not the name of a header", name)
-		case remote.Reserved(name) && !strings.EqualFold(name, "Accept"):
-			add("%s is set by the bridge itself: remove it", name)
-		case !httpguts.ValidHeaderFieldValue(headers[name]):
-			add("the value of %s has a line break or another character that a header cannot have", name)
-		}
-	}
-	return all
-}
-
 // signsIn returns the credentials for which a person signs in.
 func (c *Config) signsIn() (all []*wire.Credential) {
 	for _, name := range slices.Sorted(maps.Keys(c.Auth.Schemes)) {
@@ -321,3 +329,75 @@ func (c *Config) http() remote.Config {
 		IdleTimeout: c.IdleTimeout,
 	}
 }
+
+// documents returns the options for reading the API's texts.
+func (c *Config) documents(log *slog.Logger) document.Options {
+	return document.Options{
+		Location:       c.OpenAPI,
+		Data:           c.Document,
+		Headers:        c.OpenAPIHeaders,
+		Overlays:       c.Overlays,
+		Origins:        c.origins(),
+		Folders:        c.folders(),
+		KeepDir:        c.KeepDir,
+		Catalog:        c.Catalog.location(),
+		CatalogHeaders: c.Catalog.Headers,
+		HTTP:           c.http(),
+		Log:            log,
+	}
+}
+
+// settings returns the settings of the API's tools, for the server of that name.
+func (c *Config) settings(name string, o *Options) (*tools.Settings, error) {
+	return tools.New(tools.Settings{
+		API:            c.wire(name, o),
+		Location:       c.OpenAPI,
+		Args:           c.Args,
+		Rules:          c.Rules,
+		Entries:        c.Tools,
+		Expose:         c.Expose,
+		ReadOnly:       c.ReadOnly,
+		Mode:           c.Mode,
+		FlattenBody:    c.FlattenBody,
+		StrictOutput:   c.StrictOutput,
+		Pick:           c.Pick,
+		Cache:          int(c.Cache),
+		Attempts:       c.Attempts,
+		RetryPublished: c.Catalog.Retry,
+		Secrets:        c.Secrets,
+		Prefix:         o.Prefix,
+		Shows:          o.Shows,
+		MaxMessage:     o.maxMessage(),
+	})
+}
+
+// wire returns the options for calling the API, without those that depend on its document.
+func (c *Config) wire(name string, o *Options) wire.Options {
+	most := o.maxMessage()
+	return wire.Options{
+		Name:        name,
+		BaseURL:     c.BaseURL,
+		Variables:   c.Variables,
+		HTTP:        c.http(),
+		Headers:     c.Headers,
+		Credentials: c.Auth.Schemes,
+		Default:     c.Auth.Default,
+		Trusted:     c.origins(),
+		Forward:     o.Forward,
+		Withheld:    o.Identity,
+		Timeout:     o.Timeout,
+		MaxTimeout:  o.MaxTimeout,
+		Retries:     toolset.Retries(c.Attempts),
+		Rate:        c.Limits.Rate,
+		Concurrent:  c.Limits.Concurrent,
+		Breaker:     o.Breaker,
+		MaxAnswer:   min(cmp.Or(int(c.Limits.Answer), 100<<10), most/4),
+		// In a result, a binary answer takes four bytes for three, and a text may occur again as structured content.
+		MaxBody: min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3),
+		MaxFile: int(c.Limits.File),
+		Log:     o.Log,
+	}
+}
+
+// maxMessage returns how many bytes a result may have.
+func (o *Options) maxMessage() int { return cmp.Or(o.MaxMessage, 16<<20) }

@@ -1,12 +1,27 @@
 // Package rest makes an HTTP API an MCP server. The tools come from its OpenAPI document, from the
 // configuration, and from a catalogue that publishes tools while the bridge runs.
 //
-// The server runs in this process. It speaks revision 2025-11-25, answers the handshake itself, and
-// asks its clients nothing. An [Adapter] is one such server, with the connections, limits, caches and
-// circuits of the API. The connections that [Adapter.Open] returns share them.
+// In goes a [Config] with [Options]; out comes an [Adapter], an MCP server in this process, with the
+// connections, limits, caches and circuits of the API. It speaks revision 2025-11-25, answers the
+// handshake itself, and asks its clients nothing. The connections that [Adapter.Open] returns share it.
 //
-// Package openapi turns documents into tools. Package toolset changes and adds tools by the
-// configuration. Package wire turns calls into requests. This package joins these three. It also has
-// the configuration (config), the list for clients (list, search), resources (resource), the
-// catalogue's tools (published), and the renewal after changes (source, fetch, renew).
+// An Adapter has three rooms, each a package with its own state. What one room makes, the next one gets:
+//
+//	document   reads the texts, keeps the last good ones, and follows their changes
+//	    │ a Reading: the parsed document, and the text of the catalogue
+//	tools      makes the tools and resources, their lists, faults and warnings
+//	    │ a Set, and the options with which its source calls the API
+//	calls      answers the requests of clients; puts a new edition in the place of the old one
+//
+// Below them stand the libraries that know nothing of the rooms:
+//
+//	openapi    documents, and the tools of their operations
+//	toolset    one tool, changed or added by an entry of the configuration
+//	catalog    the entries of a catalogue
+//	wire       one call: request, credentials, limits, answer, result; signed by package sign
+//
+// The package is read in this order: names (types of the settings that belong to the packages below),
+// published and config (the settings, and what each room gets of them), inspect (what an API offers,
+// without connections), maker (a reading becomes an edition), adapter (the rooms put together). Each package
+// below says in which order its own files are read.
 package rest

@@ -93,7 +93,7 @@ func TestHeadersOfDocument(t *testing.T) {
 	c.OpenAPIHeaders = nil
 	log := &said{}
 	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if _, err := a.read(true, nil); err == nil || !strings.Contains(err.Error(), "answered 401 Unauthorized: if it wants a credential, set it in openapi_headers") {
+	if err := a.follower.Now(); err == nil || !strings.Contains(err.Error(), "answered 401 Unauthorized: if it wants a credential, set it in openapi_headers") {
 		t.Errorf("without a key: %v", err)
 	}
 	// A password in the URL is not sent, not even to find out what is there.

@@ -17,6 +17,8 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -46,7 +48,7 @@ func TestKept(t *testing.T) {
 		said := &said{}
 		a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(said, nil))})
 		defer a.Close()
-		up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision}, nil)
+		up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision}, nil)
 		if err != nil {
 			return err.Error(), said.b.String()
 		}
@@ -138,7 +140,11 @@ func TestKeptBeforeSilence(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			a.fetch.client, a.fetch.guarded, a.fetch.outside = near, near, near
+			*a.maker.texts.Clients() = document.Clients{
+				Own:     near,
+				Guarded: near,
+				Outside: near,
+			}
 			return a
 		}
 		a := begin()
@@ -149,8 +155,8 @@ func TestKeptBeforeSilence(t *testing.T) {
 		wait.Store(true)
 		began, client := time.Now(), &adaptertest.Client{}
 		up := connect(t, begin(), client)
-		if got, took := names(t, up), time.Since(began); got != "first" || took != patience {
-			t.Errorf("tools %s after %v, want those of the saved document after %v", got, took, patience)
+		if got, took := names(t, up), time.Since(began); got != "first" || took != document.Patience {
+			t.Errorf("tools %s after %v, want those of the saved document after %v", got, took, document.Patience)
 		}
 		close(silent)
 		client.WaitSaid(t, 1)

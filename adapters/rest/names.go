@@ -3,9 +3,10 @@ package rest
 import (
 	"encoding/json"
 
-	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -38,13 +39,35 @@ type (
 	Warning = openapi.Warning
 	// Faults is an error with the faults of Rules and Tools.
 	Faults = toolset.Faults
+	// CatalogError is the error of an unusable catalogue from a webhook. The tools stay as they were.
+	CatalogError = document.CatalogError
+	// Explained says where each part of a tool comes from: Report.Explain.
+	Explained = tools.Explained
+	// Line is a part of a tool with its origin: Explained.Lines.
+	Line = tools.Line
+	// Kind is what a file or a URL contains.
+	Kind = document.Kind
 )
+
+const (
+	// OtherKind is none of the others.
+	OtherKind = document.OtherKind
+	// DocumentKind is an OpenAPI document.
+	DocumentKind = document.DocumentKind
+	// Configuration is a file of the bridge or of a desktop client.
+	Configuration = document.Configuration
+)
+
+// Detect returns the kind of a file by its content. Missing files, programs and files that cannot be
+// parsed are OtherKind. A file with a document's first key is DocumentKind even if it cannot be
+// parsed.
+func Detect(location string) (Kind, error) { return document.Detect(location) }
 
 // AsResource is the Tool.As of a GET that is a resource.
 const AsResource = toolset.AsResource
 
 // MaxCatalog bounds a catalogue, in bytes.
-const MaxCatalog = publication.MaxBytes
+const MaxCatalog = document.MaxCatalog
 
 // RuleFaults returns the faults of rules that can be found without a document.
 func RuleFaults(rules []Rule) Faults { return toolset.RuleFaults(rules) }

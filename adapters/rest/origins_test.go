@@ -2,20 +2,18 @@ package rest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -77,7 +75,7 @@ const (
 )
 
 // document makes a document whose operation a has servers.
-func document(servers, inPath, inOperation string) string {
+func describing(servers, inPath, inOperation string) string {
 	return `{"openapi": "3.1.0", ` + servers + keyed + `, "paths": {"/a": {` + inPath + `"get": {"operationId": "a", ` + inOperation + simple + `}}}}`
 }
 
@@ -96,40 +94,40 @@ func TestStrangers(t *testing.T) {
 		goes   string // "own", "other", or "" for a call that is refused
 		shown  string
 	}{
-		{name: "its own server", doc: func(own, _ string) string { return document(servers(own), "", "") }, goes: "own", shown: "secret-key-1"},
-		{name: "a relative one", doc: func(_, _ string) string { return document(servers("/v1"), "", "") }, goes: "own", shown: "secret-key-1"},
-		{name: "none", doc: func(_, _ string) string { return document("", "", "") }, goes: "own", shown: "secret-key-1"},
-		{name: "another", doc: func(_, other string) string { return document(servers(other), "", "") }},
-		{name: "another of the path", doc: func(own, other string) string { return document(servers(own), servers(other), "") }},
-		{name: "another of the operation", doc: func(own, other string) string { return document(servers(own), "", servers(other)) }},
-		{name: "its own of the operation", doc: func(own, other string) string { return document(servers(other), "", servers(own)) }, goes: "own", shown: "secret-key-1"},
+		{name: "its own server", doc: func(own, _ string) string { return describing(servers(own), "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "a relative one", doc: func(_, _ string) string { return describing(servers("/v1"), "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "none", doc: func(_, _ string) string { return describing("", "", "") }, goes: "own", shown: "secret-key-1"},
+		{name: "another", doc: func(_, other string) string { return describing(servers(other), "", "") }},
+		{name: "another of the path", doc: func(own, other string) string { return describing(servers(own), servers(other), "") }},
+		{name: "another of the operation", doc: func(own, other string) string { return describing(servers(own), "", servers(other)) }},
+		{name: "its own of the operation", doc: func(own, other string) string { return describing(servers(other), "", servers(own)) }, goes: "own", shown: "secret-key-1"},
 		{name: "another by a variable", doc: func(_, other string) string {
-			return document(`"servers": [{"url": "{where}/v1", "variables": {"where": {"default": "`+other+`"}}}], `, "", "")
+			return describing(`"servers": [{"url": "{where}/v1", "variables": {"where": {"default": "`+other+`"}}}], `, "", "")
 		}},
 		{name: "Swagger 2.0", doc: func(_, other string) string {
 			return `{"swagger": "2.0", "host": "` + strings.TrimPrefix(other, "http://") + `", "schemes": ["http"],
 				"securityDefinitions": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}, "security": [{"k": []}], "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}}}`
 		}},
-		{name: "trusted", doc: func(_, other string) string { return document(servers(other), "", "") },
+		{name: "trusted", doc: func(_, other string) string { return describing(servers(other), "", "") },
 			change: func(c *Config, other string) { c.Trusted = []string{other} }, goes: "other", shown: "secret-key-1"},
-		{name: "base_url", doc: func(own, _ string) string { return document(servers(own), "", "") },
+		{name: "base_url", doc: func(own, _ string) string { return describing(servers(own), "", "") },
 			change: func(c *Config, other string) { c.BaseURL = other }, goes: "other", shown: "secret-key-1"},
-		{name: "nothing is needed", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) }, goes: "other"},
-		{name: "headers", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+		{name: "nothing is needed", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) }, goes: "other"},
+		{name: "headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
 			change: func(c *Config, _ string) { c.Headers = map[string]string{"X-Own": "secret-header"} }},
-		{name: "an entry's header", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+		{name: "an entry's header", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
 			change: func(c *Config, _ string) {
 				c.Tools = []toolset.Entry{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
 			}},
-		{name: "a tool of one's own", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+		{name: "a tool of one's own", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
 			change: func(c *Config, _ string) {
 				c.Expose = []string{"none"}
 				c.Tools = []toolset.Entry{{Key: "a", Request: "GET /a?code=secret-code"}}
 			}},
-		{name: "forwarded headers", doc: func(_, other string) string { return document(servers(other), "", `"security": [], `) },
+		{name: "forwarded headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
 			from: http.Header{"X-Tenant": {"callers-secret"}}},
 		{name: "a variable of the configuration", doc: func(_, other string) string {
-			return document(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", `"security": [], `)
+			return describing(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", `"security": [], `)
 		}, change: func(c *Config, _ string) { c.Variables = map[string]string{"id": "secret-id"} }},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -189,20 +187,20 @@ func TestMovesAway(t *testing.T) {
 		before, after func(own, other string) string
 	}{
 		"server": {Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}},
-			func(own, _ string) string { return document(servers(own), "", "") },
-			func(_, other string) string { return document(servers(other), "", "") }},
+			func(own, _ string) string { return describing(servers(own), "", "") },
+			func(_, other string) string { return describing(servers(other), "", "") }},
 		"server without credentials": {Auth{},
-			func(own, _ string) string { return document(servers(own), "", "") },
-			func(_, other string) string { return document(servers(other), "", "") }},
+			func(own, _ string) string { return describing(servers(own), "", "") },
+			func(_, other string) string { return describing(servers(other), "", "") }},
 		"server of an operation": {Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}},
-			func(own, _ string) string { return document(servers(own), "", "") },
-			func(own, other string) string { return document(servers(own), "", servers(other)) }},
+			func(own, _ string) string { return describing(servers(own), "", "") },
+			func(own, other string) string { return describing(servers(own), "", servers(other)) }},
 		"token address": {Auth{Schemes: map[string]wire.Credential{"k": {Client: &wire.Client{ID: "id", Secret: "secret-of-client"}}}},
 			func(own, _ string) string {
-				return strings.Replace(document(servers(own), "", ""), keyed, fmt.Sprintf(oauth, own+"/token")+`"security": [{"k": []}]`, 1)
+				return strings.Replace(describing(servers(own), "", ""), keyed, fmt.Sprintf(oauth, own+"/token")+`"security": [{"k": []}]`, 1)
 			},
 			func(own, other string) string {
-				return strings.Replace(document(servers(own), "", ""), keyed, fmt.Sprintf(oauth, other+"/token")+`"security": [{"k": []}]`, 1)
+				return strings.Replace(describing(servers(own), "", ""), keyed, fmt.Sprintf(oauth, other+"/token")+`"security": [{"k": []}]`, 1)
 			}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -241,11 +239,11 @@ func TestMovesInFile(t *testing.T) {
 	t.Parallel()
 	own, other := newSite(t), newSite(t)
 	log := &said{}
-	path := file(t, document(servers(own.URL), "", ""))
+	path := file(t, describing(servers(own.URL), "", ""))
 	a := adapter(t, Config{OpenAPI: path, Refresh: time.Second, Auth: Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
 	up := connectAs(t, a, nil)
 	call(t, up, "a", "{}")
-	replace(t, path, document(servers(other.URL), "", ""))
+	replace(t, path, describing(servers(other.URL), "", ""))
 	eventually(t, "the new document", func() bool { return log.has("tools made") > 1 })
 	if text, wrong := call(t, up, "a", "{}"); wrong {
 		t.Error(text)
@@ -294,7 +292,7 @@ func TestLinkLocalStrangers(t *testing.T) {
 	t.Parallel()
 	for _, host := range []string{"169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0xa9.0xfe.43518"} {
 		own := newSite(t)
-		own.says(document(servers("http://"+host), "", `"security": [], `))
+		own.says(describing(servers("http://"+host), "", `"security": [], `))
 		up := connectAs(t, adapter(t, Config{OpenAPI: own.URL + "/openapi.json"}, Options{Timeout: time.Second}), nil)
 		if text, wrong := call(t, up, "a", "{}"); !wrong || !strings.Contains(text, "which is no address for an API") {
 			t.Errorf("%s: %s", host, text)
@@ -305,36 +303,10 @@ func TestLinkLocalStrangers(t *testing.T) {
 // connectAs is connect for a client whose first request has these headers.
 func connectAs(t *testing.T, a *Adapter, from http.Header) bridge.Upstream {
 	t.Helper()
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision, Header: from}, &adaptertest.Client{})
+	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision, Header: from}, &adaptertest.Client{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { up.Close(context.Background()) })
 	return up
-}
-
-// A document and its references are not read from a link-local address, even if its own server's
-// name resolves to one. The operator's own catalogue is.
-func TestFetchGuarded(t *testing.T) {
-	s := newSite(t)
-	s.says("{}")
-	c := Config{OpenAPI: s.URL + "/openapi.json", Catalog: Catalog{URL: s.URL + "/part.json"}}
-	f, err := c.newFetcher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(f.close)
-	if f.guarded == f.client {
-		t.Error("nothing guards what is read")
-	}
-	f.guarded, err = remote.New(remote.Config{Proxy: "none", Refuses: netip.Addr.IsLoopback}) // as LinkLocal does for others
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := f.Fetch(t.Context(), c.OpenAPI); !errors.Is(err, remote.ErrRefused) {
-		t.Errorf("the document: %v", err)
-	}
-	if _, err := f.Fetch(t.Context(), c.Catalog.URL); err != nil {
-		t.Errorf("the catalogue: %v", err)
-	}
 }

@@ -26,14 +26,14 @@ func readAbroad(t *testing.T, a *Adapter) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.fetch.guarded = far
+	a.maker.texts.Clients().Guarded = far
 }
 
 // A document on the internet may name servers on this machine and in private networks. No call goes
 // there unless the operator names them too.
 func TestInsideServers(t *testing.T) {
 	t.Parallel()
-	free := func(servers string) string { return document(servers, "", `"security": [], `) }
+	free := func(servers string) string { return describing(servers, "", `"security": [], `) }
 	for _, test := range []struct {
 		name   string
 		doc    func(own, other string) string
@@ -41,7 +41,7 @@ func TestInsideServers(t *testing.T) {
 		goes   bool
 	}{
 		{name: "another", doc: func(_, other string) string { return free(servers(other)) }},
-		{name: "another of the operation", doc: func(own, other string) string { return document(servers(own), "", `"security": [], `+servers(other)) }},
+		{name: "another of the operation", doc: func(own, other string) string { return describing(servers(own), "", `"security": [], `+servers(other)) }},
 		{name: "by a name", doc: func(_, other string) string {
 			return free(servers(strings.Replace(other, "127.0.0.1", "localhost", 1)))
 		}},
@@ -95,7 +95,7 @@ func TestInsideParts(t *testing.T) {
 		t.Errorf("the server of a part: %s", text)
 	}
 
-	own.says(document(servers(other.URL), "", `"security": [], `))
+	own.says(describing(servers(other.URL), "", `"security": [], `))
 	c := Config{OpenAPI: own.URL + "/openapi.json", KeepDir: t.TempDir()}
 	before := adapter(t, c, Options{})
 	readAbroad(t, before)

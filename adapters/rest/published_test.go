@@ -14,14 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
 // secret is the secret of the webhooks.
@@ -84,6 +81,10 @@ func TestPublishedRequests(t *testing.T) {
 // An unusable tool is omitted with a warning; if all are unusable, that is an error.
 func TestPublishedWarnings(t *testing.T) {
 	c := Config{BaseURL: "https://flows.example.com/v1", Tools: []toolset.Entry{{Key: "mine", Request: "GET /mine"}}}
+	s, err := c.settings("flows", &Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct{ tool, want string }{
 		{`{"name":"x"}`, `tool 2 ("x"): request is missing`},
 		{`{"name":"mine","request":"GET /"}`, `tool "mine": another tool already has the name`},
@@ -100,14 +101,12 @@ func TestPublishedWarnings(t *testing.T) {
 		{`{"name":"x","request":"GET /","result":"{a:@pretty}"}`, `tool "x": the path "{a:@pretty}" has the modifier @pretty`},
 		{`{"name":"x","request":"GET http://169.254.169.254/latest"}`, `tool "x": its request is not below base_url`},
 	} {
-		m := &material{}
-		m.tools, _ = c.combine(nil, nil, nil)
-		err := c.published(m, &Options{}, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
-		if err != nil || len(m.tools) != 2 || len(m.warnings) != 1 || !strings.HasPrefix(m.warnings[0].String(), "catalogue: "+test.want) {
-			t.Errorf("%s: %d tools, warnings %q, %v", test.tool, len(m.tools), m.warnings, err)
+		m, err := s.Make(nil, []byte(`[{"name":"ok","request":"GET https://flows.example.com/v1?q"},`+test.tool+`]`))
+		if err != nil || len(m.Tools) != 2 || len(m.Warnings) != 1 || !strings.HasPrefix(m.Warnings[0].String(), "catalogue: "+test.want) {
+			t.Errorf("%s: %+v, %v", test.tool, m, err)
 		}
 	}
-	if err := c.published(&material{}, &Options{}, []byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "the catalogue has no usable tool: tool \"x\"") {
+	if err := s.CheckCatalog([]byte(`[{"name":"x","request":"GET http://localhost/"}]`)); err == nil || !strings.Contains(err.Error(), "the catalogue has no usable tool: tool \"x\"") {
 		t.Errorf("only a bad one: %v", err)
 	}
 }
@@ -368,43 +367,8 @@ func TestInspectCatalog(t *testing.T) {
 	if r, err = c.Inspect(t.Context(), "flows", Options{}); err != nil || !r.CatalogUnread || len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Text, "waits for /nowhere/tools.json") {
 		t.Errorf("Inspect of a missing file = %+v, %v", r, err)
 	}
-	c.Catalog = Catalog{File: file(t, strings.Repeat(" ", publication.MaxBytes+1))}
+	c.Catalog = Catalog{File: file(t, strings.Repeat(" ", document.MaxCatalog+1))}
 	if _, err = c.Inspect(t.Context(), "flows", Options{}); err == nil || !strings.Contains(err.Error(), "larger than") {
 		t.Errorf("a large one: %v", err)
 	}
-}
-
-// FuzzPublished: whatever a catalogue says, the tools that it gives can be listed,
-// and their requests go below the API's own address.
-func FuzzPublished(f *testing.F) {
-	f.Add(`[{"name":"a","request":"POST /x/{b}{?c}","body":{"d":"{c}"},"headers":{"X-E":"{b}"},"inputSchema":{"properties":{"b":{"type":"string"},"c":{}},"required":["b"],"additionalProperties":true}}]`)
-	f.Add(`[{"name":"a","request":"GET https://flows.example.com/v1{?q*}","inputSchema":{"properties":{"q":{"type":"array"}}}}]`)
-	f.Add(flows("one", "two"))
-	c := Config{BaseURL: "https://flows.example.com/v1/"}
-	schemas := validate.NewCache(1)
-	f.Fuzz(func(t *testing.T, text string) {
-		m := &material{}
-		if c.published(m, &Options{}, []byte(text)) != nil {
-			return
-		}
-		list := newCatalog(m.tools, ModeTools)
-		page, _ := list.page("")
-		if !gjson.ValidBytes(page) {
-			t.Fatalf("%q is listed as %s", text, page)
-		}
-		source, err := newSource(&c, &material{}, "flows", &Options{Log: slog.New(slog.DiscardHandler)}, schemas)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer source.Close()
-		for _, one := range list.tools {
-			p, err := source.Plan(callOf(one, []byte(`{"a":"x/..","b":"\u2028?#","c":["&"],"q":["=",1.0]}`)))
-			if err != nil {
-				continue // these are not its arguments
-			}
-			if request := p.String(); !strings.Contains(request, " https://flows.example.com/v1/") {
-				t.Errorf("%q makes %s", text, request)
-			}
-		}
-	})
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/internal/find"
 	"github.com/mcp-bridge/bridge/internal/openapitest"
@@ -87,11 +88,8 @@ func TestQuestions(t *testing.T) {
 				if a.document != document {
 					document = a.document
 					c := Config{OpenAPI: test.path(t, document)}
-					m, err := c.read(t.Context(), "api", &Options{}, nil, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					tools, x, reference = m.tools, indexOf(m.tools), plainBM25(m.tools)
+					all := madeOf(t, c, Options{}).Tools
+					tools, x, reference = all, indexOf(all), plainBM25(all)
 				}
 				if !slices.ContainsFunc(tools, a.answered) {
 					t.Fatalf("%s has none of %q", document, a.answers)
@@ -121,10 +119,10 @@ func TestQuestions(t *testing.T) {
 }
 
 // indexOf returns the index of tools as clients of the gateway have it.
-func indexOf(tools []*toolset.Tool) *find.Index {
+func indexOf(list []*toolset.Tool) *find.Index {
 	var all []find.Tool
-	for _, t := range tools {
-		all = append(all, find.Read(appendEntry(nil, t), ""))
+	for _, t := range list {
+		all = append(all, find.Read(tools.AppendEntry(nil, t), ""))
 	}
 	return find.New(all)
 }
@@ -198,15 +196,12 @@ paths:
   /jobs: { get: { operationId: listJobs, parameters: [{ name: queue, in: query, schema: { type: string, enum: [urgent, later] } }] } }
   /hooks: { post: { operationId: addHook, requestBody: { content: { application/json: { schema: { type: object, properties: { callback: { type: string } } } } } } } }
 `)}
-	m, err := c.read(t.Context(), "api", &Options{}, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	x := indexOf(m.tools)
+	all := madeOf(t, c, Options{}).Tools
+	x := indexOf(all)
 	for question, want := range map[string]string{
 		"launch a machine": "startInstance", "urgent things": "listJobs", "the queue": "listJobs", "a callback": "addHook", "who is the current user": "userGet",
 	} {
-		if found := x.Find(question); len(found) == 0 || m.tools[found[0]].Name != want {
+		if found := x.Find(question); len(found) == 0 || all[found[0]].Name != want {
 			t.Errorf("%s: %v, want %s", question, found, want)
 		}
 	}

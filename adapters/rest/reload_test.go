@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,6 +17,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // said is a log that can be read while it is written.
@@ -116,6 +116,27 @@ func TestReload(t *testing.T) {
 	close(api.slow)
 	if got := <-begun; !strings.Contains(got, "at last") {
 		t.Errorf("the call that was under way: %s", got)
+	}
+}
+
+// The budget of an API outlives its editions: answers stay cached, and requests stay counted.
+func TestReloadKeepsBudget(t *testing.T) {
+	t.Parallel()
+	api := newAPI(t)
+	c, yes := api.pets(), true
+	c.Tools = []toolset.Entry{{Key: "getPet", Cache: &yes, KeepFor: time.Hour}}
+	c.Limits.Rate = limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}
+	a := adapter(t, c, Options{Timeout: time.Minute})
+	up := connect(t, a, &adaptertest.Client{})
+	first, _ := call(t, up, "getPet", `{"id":1}`)
+	if _, err := a.Renew(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	if again, _ := call(t, up, "getPet", `{"id":1}`); again != first || api.count() != 1 {
+		t.Errorf("the answer is %s after %d requests, want %s after one", again, api.count(), first)
+	}
+	if text, isError := call(t, up, "getPet", `{"id":2}`); !isError || !strings.Contains(text, "the limit of 1/h for requests to this API is reached") {
+		t.Errorf("beyond the rate: %s", text)
 	}
 }
 
@@ -281,42 +302,4 @@ func TestReloadBesideFailure(t *testing.T) {
 	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
 	s.set("/tools", flows("two"))
 	eventually(t, "the change of the catalogue", func() bool { return strings.HasSuffix(names(t, up), "two") })
-}
-
-// A file that was just written is read again; one with a time far in the future is not.
-func TestWatchFuture(t *testing.T) {
-	path := file(t, "x")
-	for _, test := range []struct {
-		ahead time.Duration
-		want  bool
-	}{{0, true}, {-time.Minute, false}, {time.Hour, false}} {
-		at := time.Now().Add(test.ahead)
-		if err := os.Chtimes(path, at, at); err != nil {
-			t.Fatal(err)
-		}
-		if got := watch(nil, []string{path}, stampFiles([]string{path})).filesChanged(); got != test.want {
-			t.Errorf("written %v from now: to be read again: %t, want %t", test.ahead, got, test.want)
-		}
-	}
-}
-
-// A text that is no longer referenced is forgotten.
-func TestWatchForgets(t *testing.T) {
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
-	defer site.Close()
-	c := Config{OpenAPI: site.URL + "/a"}
-	f, err := c.newFetcher()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.client.Close()
-	for _, path := range []string{"/a", "/b", "/c"} {
-		if _, err := f.Fetch(t.Context(), site.URL+path); err != nil {
-			t.Fatal(err)
-		}
-	}
-	watch(f, []string{site.URL + "/a", "file.yaml", site.URL + "/c"}, moment{})
-	if got, want := slices.Sorted(maps.Keys(f.seen)), []string{site.URL + "/a", site.URL + "/c"}; !slices.Equal(got, want) {
-		t.Errorf("known are %s, want %s", got, want)
-	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/internal/find"
 	"github.com/mcp-bridge/bridge/internal/openapitest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
@@ -145,12 +146,8 @@ func offeredTools(t *testing.T) (all []offered) {
 		{"xero", "xero-accounting-3.0.yaml"},
 	} {
 		c := Config{OpenAPI: openapitest.Shared(t, api.document)}
-		m, err := c.read(t.Context(), api.name, &Options{}, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, tool := range m.tools {
-			all = append(all, offered{api.name, tool.Name, tool.Operation.ID, appendEntry(nil, tool)})
+		for _, tool := range madeOf(t, c, Options{}).Tools {
+			all = append(all, offered{api.name, tool.Name, tool.Operation.ID, tools.AppendEntry(nil, tool)})
 		}
 	}
 	modules := programtest.Packages(t, "adapters/rest/testdata/servers")

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +20,10 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -123,7 +128,7 @@ func adapter(t *testing.T, c Config, o Options) *Adapter {
 
 func connect(t *testing.T, a *Adapter, rest bridge.Client) bridge.Upstream {
 	t.Helper()
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: revision}, rest)
+	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision}, rest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,4 +193,32 @@ func eventually(t *testing.T, what string, so func() bool) {
 		t.Logf("waiting for %s", what)
 		time.Sleep(5 * time.Millisecond)
 	}
+}
+
+// madeOf returns the tools of a configuration whose texts are files.
+func madeOf(t *testing.T, c Config, o Options) *tools.Made {
+	t.Helper()
+	o = quiet(o)
+	s, err := c.settings("api", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	one, err := document.Offline(c.documents(o.Log)).Read(t.Context(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := s.Make(one.Document, one.Catalog)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// toolsOf returns the tools and the resources of a report.
+func toolsOf(r *Report) []*toolset.Tool {
+	all := slices.Clone(r.made.Tools)
+	for _, one := range r.made.Resources {
+		all = append(all, one.Tool)
+	}
+	return all
 }

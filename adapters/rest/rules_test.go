@@ -77,7 +77,7 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tool := range report.tools {
+	for _, tool := range toolsOf(report) {
 		said := tool.Settings
 		switch tool.Name {
 		case "list.listOrders":
@@ -120,8 +120,8 @@ func TestRulesRetry(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(report.tools, func(tool *toolset.Tool) bool { return tool.Name == "findOrders" })
-		if got := report.tools[i].Settings; got.Retries != test.want || got.Repeat != (test.want > 0) {
+		i := slices.IndexFunc(toolsOf(report), func(tool *toolset.Tool) bool { return tool.Name == "findOrders" })
+		if got := toolsOf(report)[i].Settings; got.Retries != test.want || got.Repeat != (test.want > 0) {
 			t.Errorf("%+v: %+v, want %d retries", test.rules, got, test.want)
 		}
 	}
@@ -206,7 +206,7 @@ func TestRulesOfRealDocuments(t *testing.T) {
 			t.Fatal(err)
 		}
 		seen := map[string]bool{}
-		for _, tool := range report.tools {
+		for _, tool := range toolsOf(report) {
 			if !strings.HasPrefix(tool.Name, "my_") || len(tool.Name) > 64 || seen[tool.Name] || tool.OutputSchema != nil {
 				t.Errorf("%s: %s", name, tool.Name)
 			}
@@ -248,7 +248,7 @@ func FuzzRules(f *testing.F) {
 		if err != nil {
 			return
 		}
-		for _, tool := range report.tools {
+		for _, tool := range toolsOf(report) {
 			if len(tool.Name) > 64 || !json.Valid(tool.InputSchema) {
 				t.Errorf("the tool %q has the schema %s", tool.Name, tool.InputSchema)
 			}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
@@ -64,7 +65,7 @@ func TestPages(t *testing.T) {
 			}
 			seen[name.String()] = true
 		}
-		if len(page.Raw) > pageSize+1<<10 {
+		if len(page.Raw) > tools.PageSize+1<<10 {
 			t.Errorf("a page has %d bytes", len(page.Raw))
 		}
 		if cursor = page.Get("nextCursor").String(); cursor == "" {

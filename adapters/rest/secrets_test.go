@@ -36,25 +36,6 @@ func TestPublishedSecrets(t *testing.T) {
 	}
 }
 
-// The secrets of a catalogue are bounded, since each is searched in every text; repeated ones cost
-// nothing.
-func TestManySecrets(t *testing.T) {
-	var tools []string
-	for i := range toolset.MaxPublishedSecrets + 5 {
-		tools = append(tools, fmt.Sprintf(`{"name":"own%d","request":"GET /","headers":{"X-Key":"the-secret-%d"}},{"name":"same%d","request":"GET /","headers":{"X-Key":"the-secret-0"}}`, i, i, i))
-	}
-	c, m := Config{BaseURL: "https://flows.example.com"}, &material{}
-	if err := c.published(m, &Options{}, []byte("["+strings.Join(tools, ",")+"]")); err != nil {
-		t.Fatal(err)
-	}
-	if len(m.tools) != 2*toolset.MaxPublishedSecrets+5 || len(m.warnings) != 5 || len(c.secrets(m.tools)) != toolset.MaxPublishedSecrets {
-		t.Errorf("%d tools, %d warnings, %d secrets", len(m.tools), len(m.warnings), len(c.secrets(m.tools)))
-	}
-	if want := `tool "own100": the catalogue has more than 100 secrets`; !strings.Contains(m.warnings[0].String(), want) || strings.Contains(m.warnings[0].String(), "the-secret") {
-		t.Errorf("warning = %s, want %s", m.warnings[0], want)
-	}
-}
-
 // A secret in the query of a request is masked in lists, and in what search finds.
 func TestSecretsOfRequests(t *testing.T) {
 	api := newAPI(t)

@@ -195,18 +195,14 @@ func TestFixedUnchecked(t *testing.T) {
 			{Name: "a", Value: json.RawMessage(`"fixed"`)}, arg(t, "b string"),
 		}},
 	}
-	u, err := adapter(t, c, Options{}).acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer u.calls.Done()
+	u := madeOf(t, c, Options{})
 	for _, test := range []struct{ tool, args, want string }{
 		{"listPets", `{"kind":"dog","most":2}`, `argument "kind": the operator of the bridge sets it, so leave it out`},
 		{"listPets", `{"limit":1,"most":2}`, `argument "limit" is called "most" here`},
 		{"listPets", `{"most":2}`, `{"limit":2,"kind":"cat"}`},
 		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
 	} {
-		got, err := u.byName[test.tool].Prepare([]byte(test.args))
+		got, err := u.ByName[test.tool].Prepare([]byte(test.args))
 		if err != nil {
 			got = []byte(err.Error())
 		}

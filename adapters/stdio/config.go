@@ -16,7 +16,7 @@ type Config struct {
 	Args []string `yaml:"args"`
 	// Env is added to the child's environment. From the bridge's own environment, the child gets
 	// only variables such as PATH and HOME, and those that name proxies and CA files.
-	Env map[string]string `yaml:"env"`
+	Env map[string]string `yaml:"env" names:"variable"`
 	// EnvPass are names of further variables of the bridge's own environment that the child gets, or
 	// patterns of names, such as AWS_*. Env and EnvFile win over EnvPass.
 	EnvPass []string `yaml:"env_pass"`
@@ -26,12 +26,13 @@ type Config struct {
 	Cwd string `yaml:"cwd"`
 	// StopStdin is how long a child may take to end after its stdin is closed, before SIGTERM; 2 s if
 	// 0.
-	StopStdin time.Duration `yaml:"stop_stdin" effect:"next"`
+	StopStdin time.Duration `yaml:"stop_stdin" effect:"next" default:"2s"`
 	// StopTerm is how long a child may take to end after SIGTERM, before SIGKILL; 3 s if 0.
-	StopTerm time.Duration `yaml:"stop_term" effect:"next"`
+	StopTerm time.Duration `yaml:"stop_term" effect:"next" default:"3s"`
 }
 
-// Validate returns the faults of the settings. It reads no file and starts no program.
+// Validate returns the faults of the settings, apart from those by the bounds in their tags, which package config
+// checks. It reads no file and starts no program.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.Command == "" {
@@ -41,12 +42,6 @@ func (c *Config) Validate() error {
 		if pattern == "" || strings.ContainsAny(pattern, "=\x00") {
 			errs = append(errs, fmt.Errorf("env_pass: item %d must be the name of a variable or a pattern such as AWS_*; to set a value, use env", i+1))
 		}
-	}
-	if c.StopStdin < 0 {
-		errs = append(errs, fmt.Errorf("stop_stdin is %v: must not be negative", c.StopStdin))
-	}
-	if c.StopTerm < 0 {
-		errs = append(errs, fmt.Errorf("stop_term is %v: must not be negative", c.StopTerm))
 	}
 	return errors.Join(errs...)
 }

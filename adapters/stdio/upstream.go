@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,6 +14,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Adapter runs a server as child processes, one for each connection.
@@ -36,7 +36,7 @@ var (
 // New returns the adapter for the server of that name. c must be valid.
 func New(name string, c Config, o conn.Options) *Adapter {
 	o = o.Filled(name)
-	c.StopStdin, c.StopTerm = cmp.Or(c.StopStdin, 2*time.Second), cmp.Or(c.StopTerm, 3*time.Second)
+	setting.Fill(&c)
 	return &Adapter{
 		name:    conn.Name(name),
 		c:       c,

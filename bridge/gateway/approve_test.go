@@ -237,7 +237,7 @@ func TestApprovalState(t *testing.T) {
 				bridgetest.Contains(t, v.call(t, g, "tools/call", retry), "was used before", `"isError":true`)
 			}
 			first = v.call(t, g, "tools/call", drop)
-			time.Sleep(approve.DefaultTimeout + time.Minute)
+			time.Sleep(6 * time.Minute)
 			got := v.call(t, g, "tools/call", again(t, drop, first, yes))
 			if strings.Contains(got, `"by"`) {
 				t.Errorf("modern=%t: after the time: %s", modern, got)

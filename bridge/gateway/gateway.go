@@ -35,6 +35,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/script"
 	"github.com/mcp-bridge/bridge/internal/seal"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // ServerOptions describe one server.
@@ -184,6 +185,7 @@ type gateway struct {
 const maxCallsPerClient = 128
 
 func newGateway(o Options) *gateway {
+	setting.Fill(&o.Common)
 	ctx, stop := context.WithCancel(context.Background())
 	g := &gateway{
 		failures:  rate.Sometimes{First: 1, Interval: time.Second},
@@ -212,9 +214,9 @@ func newGateway(o Options) *gateway {
 		panic(err) // New fails for no key that it makes
 	}
 	g.instance, g.cluster = cmp.Or(o.Cluster.Instance, rand.Text()), o.Cluster
-	g.idle.Store(int64(cmp.Or(o.SessionIdle, 30*time.Minute)))
-	g.left.Store(int64(cmp.Or(o.SessionLeft, 5*time.Minute)))
-	g.listWait.Store(int64(cmp.Or(o.ListWait, 20*time.Second)))
+	g.idle.Store(int64(o.SessionIdle))
+	g.left.Store(int64(o.SessionLeft))
+	g.listWait.Store(int64(o.ListWait))
 	maxLanes := cmp.Or(o.MaxLanes, 1024)
 	g.laneShares = limits.NewShares(int64(maxLanes), len(o.Grants))
 	g.lanes = lane.NewTotal(maxLanes, g.laneShares)

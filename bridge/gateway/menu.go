@@ -43,7 +43,7 @@ type Listing struct {
 	// server, empty means the server's own mode. For all servers together, empty means that the list has the tools of
 	// the servers whose mode is ToolsAll, and search finds the others. A client can choose with tools=all or
 	// tools=search in its URL.
-	ToolsMode ToolsMode `yaml:"tools_mode" effect:"live"`
+	ToolsMode ToolsMode `yaml:"tools_mode" effect:"live" one_of:"all search code"`
 	// Always are patterns for tools that the list has even with ToolsSearch, by the names that clients see there.
 	// Default: none.
 	Always []string `yaml:"always" effect:"live"`

@@ -31,6 +31,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/stateless"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // server is one server: its settings, guards, connections and state.
@@ -75,14 +76,15 @@ type server struct {
 }
 
 func newServer(g *gateway, o ServerOptions) *server {
+	setting.Fill(&o.ServerSettings)
 	s := &server{
 		g:         g,
 		check:     metatools.NewCheck(),
 		o:         o,
 		log:       g.log.With("server", o.Name),
-		share:     cmp.Or(o.Share, ShareSession),
+		share:     o.Share,
 		offer:     cmp.Or(o.Offer, g.offer),
-		handshake: cmp.Or(o.HandshakeTimeout, time.Minute),
+		handshake: o.HandshakeTimeout,
 		queue:     limits.NewQueue(o.Name, o.Limits),
 		rates:     limits.NewRates(o.Name, o.Limits),
 		filter:    filter.New(o.Name, o.Lists, g.grants),
@@ -236,6 +238,7 @@ func (s *server) newPool() *stateless.Pool {
 // set applies the options that need no new connection, and returns the kinds of lists that changed for clients. A guard
 // that was off when the server was made stays off.
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
+	setting.Fill(&o.ServerSettings)
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
 	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Tools.Arguments()})
@@ -245,14 +248,14 @@ func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
 	s.maxTask.Store(int64(o.MaxTask))
-	lanes := cmp.Or(o.MaxChildren, 256) + o.Queued
+	lanes := o.MaxChildren + o.Queued
 	s.laneShares.Resize(int64(lanes))
 	s.lane.Budget.Set(lanes)
 	s.lane.Set(lane.Settings{
 		EndWithServer: o.EndWithServer,
 		Ping:          o.Ping,
-		Restarts:      cmp.Or(o.StartsPerMinute, 30),
-		MaxPause:      cmp.Or(o.RestartMaxPause, maxBackOff),
+		Restarts:      o.StartsPerMinute,
+		MaxPause:      o.RestartMaxPause,
 	})
 	was := s.offered.Swap(&o.Listing)
 	if changed = s.filter.Set(o.Lists); was != nil && !reflect.DeepEqual(*was, o.Listing) && !slices.Contains(changed, list.Tools) {
@@ -266,9 +269,6 @@ func (s *server) shares() bool { return s.share == SharePrincipal || s.share == 
 
 // ends reports whether a session ends when its connection ends.
 func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
-
-// maxBackOff is the default of ServerSettings.RestartMaxPause.
-const maxBackOff = 60 * time.Second
 
 // caller returns from with only the headers and claims that the server may get.
 func (s *server) caller(from *bridge.Caller) *bridge.Caller {

@@ -43,15 +43,15 @@ const (
 // package config, which reads them.
 type ServerSettings struct {
 	// Share decides which callers share one connection to the server. Default: ShareSession.
-	Share Share `yaml:"share" effect:"next"`
+	Share Share `yaml:"share" effect:"next" default:"session" one_of:"session principal call all"`
 	// Offer decides which revisions clients can use at the server's own address. Default: the Offer for all servers.
-	Offer Offer `yaml:"offer" effect:"next"`
+	Offer Offer `yaml:"offer" effect:"next" one_of:"all legacy"`
 	// Listing decides how the server's own address offers its tools. Without a mode, the adapter decides: see
 	// bridge.OffersSearch.
 	Listing
 	// Prefix precedes the names of the server's tools and prompts in the aggregate: up to 40 letters, digits, '_', '.'
 	// and '-'. Empty means none. A file has the default NAME and separator.
-	Prefix string `yaml:"prefix" effect:"live"`
+	Prefix string `yaml:"prefix" effect:"live" text:"prefix" usually:"NAME__"`
 	// Lists hides and changes entries of the server's lists for clients. Default: clients see all entries, unchanged.
 	filter.Lists
 	// Validate makes the bridge check the arguments of tool calls against the tools' input schemas before the server
@@ -64,36 +64,36 @@ type ServerSettings struct {
 	Retry   retry.Options   `yaml:"retry" effect:"live"`
 	// Approve names tools whose calls need a person's yes. For a tool that several rules name, the first of them counts.
 	// Default: no call needs it.
-	Approve []approve.Rule `yaml:"approve,some" effect:"live"`
+	Approve []approve.Rule `yaml:"approve" effect:"live"`
 	// Results bounds the results of the server's tools. Default: the bound for all servers.
 	Results results.Options `yaml:"results" effect:"live"`
 	// Ping is the time without a message from the server after which the bridge pings the server. Without an answer
 	// within the same time, the connection counts as lost. 0 means never, as does "off" in a file. Default: never.
-	Ping time.Duration `yaml:"ping,off" effect:"live"`
+	Ping time.Duration `yaml:"ping,off" effect:"live" min:"1s" why:"each quiet connection is asked that often"`
 	// HandshakeTimeout bounds the time to open a connection to the server. Default 60s.
-	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next"`
+	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next" default:"1m"`
 	// MaxChildren bounds this server's connections, which for stdio are child processes. Default 256.
-	MaxChildren int `yaml:"max_children" effect:"live"`
+	MaxChildren int `yaml:"max_children" effect:"live" default:"256"`
 	// StartsPerMinute bounds how often within a minute the bridge opens lost connections again. After half of them, the
 	// bridge spreads the rest evenly over the minute. Default 30.
-	StartsPerMinute int `yaml:"starts_per_minute" effect:"live"`
+	StartsPerMinute int `yaml:"starts_per_minute" effect:"live" default:"30"`
 	// RestartMaxPause bounds the growing pause before the bridge opens a connection again that failed to open, or was
 	// lost before its first answer. The first pause is 1s, and each further pause is twice as long. At least 1s.
 	// Default 1m.
-	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"live"`
+	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"live" default:"1m" min:"1s" why:"the first pause is that long"`
 }
 
 // Common are the settings for all servers together that an operator can write in a file, and that Apply can change.
 type Common struct {
 	// SessionIdle is the time without a request, a call in flight and an open stream after which a session ends.
 	// Default 30m.
-	SessionIdle time.Duration `yaml:"session_idle" effect:"live"`
+	SessionIdle time.Duration `yaml:"session_idle" effect:"live" default:"30m"`
 	// SessionLeft replaces SessionIdle for a session whose client has probably left: one with a child process of its
 	// own whose client closed its event stream, and sent nothing since. Default 5m.
-	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
+	SessionLeft time.Duration `yaml:"session_left" effect:"live" default:"5m"`
 	// ListWait is how long a list of several servers waits for servers that are still starting. Many clients ask for the
 	// list once, and give up after 30 s. Default 20s.
-	ListWait time.Duration `yaml:"list_wait" effect:"live"`
+	ListWait time.Duration `yaml:"list_wait" effect:"live" default:"20s"`
 	// PerPrincipal bounds what one principal uses of the bridge.
 	PerPrincipal limits.PerPrincipal `yaml:"per_principal" effect:"live"`
 	// Listing decides how the aggregate offers tools.
@@ -102,5 +102,5 @@ type Common struct {
 	Results results.Options `yaml:"results" effect:"live"`
 	// ResultsMemory is the memory for whole results of which callers got a part. The bridge keeps them 30 minutes, and
 	// drops the oldest first. One caller has at most a quarter. Default 256MiB.
-	ResultsMemory setting.Size `yaml:"results_memory" effect:"live"`
+	ResultsMemory setting.Size `yaml:"results_memory" effect:"live" default:"256MiB"`
 }

@@ -164,7 +164,7 @@ func TestRelayListen(t *testing.T) {
 		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
 		for i := range 3 {
 			p.wire(i + 1).die()
-			time.Sleep(maxBackOff + 10*time.Second)
+			time.Sleep(70 * time.Second)
 			got := v.take()
 			if len(got) != 2 || v.over() {
 				t.Fatalf("got %q", got)

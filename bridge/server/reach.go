@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/oauth"
@@ -77,20 +76,14 @@ func (s *server) atWorkers(c *config.Server, local placement.Local) backend {
 		Adapter: s.instance.workers.Adapter(placement.WorkerServer{
 			Name:         c.Name,
 			MaxProcesses: c.MaxChildren,
-			Queue:        queued(c),
-			Wait:         cmp.Or(c.Limits.Wait, limits.DefaultWait),
+			Queue:        c.Limits.Complete().Queue,
+			Wait:         c.Limits.Complete().Wait,
 			Handshake:    c.HandshakeTimeout,
 			Timeouts:     s.limits(c).Timeouts,
 		}),
 		transport: func() string { return "worker" },
 		local:     &local,
 	}
-}
-
-// queued returns how many openings at workers may wait: limits.queue, else limits.calls, else the
-// default of limits.calls.
-func queued(s *config.Server) int {
-	return cmp.Or(s.Limits.Queue, s.Limits.Calls, limits.DefaultCalls)
 }
 
 func (s *server) api(c *config.Server) backend {

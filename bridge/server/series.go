@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/metrics"
@@ -182,9 +180,8 @@ func (s *server) showSeries(c *admin.Call) (any, error) {
 	a.Marks = t.marks.Since(oldest, func(server string) bool { return server == name }, false)
 	servers := s.Config().Servers
 	if i := slices.IndexFunc(servers, func(one config.Server) bool { return one.Name == name }); i >= 0 {
-		of := &servers[i].Limits
-		most := cmp.Or(of.Calls, limits.DefaultCalls)
-		a.Limits = &seriesLimits{most, cmp.Or(of.Queue, most), of.PerPrincipal}
+		of := servers[i].Limits.Complete()
+		a.Limits = &seriesLimits{of.Calls, of.Queue, of.PerPrincipal}
 	}
 	return admin.Compact{Answer: a}, nil
 }

@@ -131,7 +131,7 @@ func options(s *config.Server, b backend) gateway.ServerOptions {
 	}
 	o.Validate = s.Validate && s.Rest == nil // the adapter for HTTP APIs checks the arguments itself
 	if b.local != nil {
-		o.Queued = queued(s)
+		o.Queued = s.Limits.Complete().Queue // of openings at workers
 	}
 	o.Idle = cmp.Or(o.Idle, -1) // 0 means never: the configuration has the default already
 	return o

@@ -141,9 +141,7 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 			Section: sec,
 			Label:   e.Key,
 			Line:    e.Line,
-			Off:     f.Form == "off",
-			Some:    f.Form == "some",
-			Rule:    d.schema.RuleOf(v.Type(), e.Key),
+			Field:   f,
 		}
 		ok := d.Value(s, e.Value, v.FieldByIndex(f.Index))
 		sec.Marks[e.Key] = Mark{

@@ -20,10 +20,10 @@ type Slot struct {
 	Section *Section
 	Label   string // the key, and the item of a list: "args: item 2"
 	Line    int
-	Off     bool // a duration that can be "off"
-	Some    bool // a list that must not be empty
-	Loose   bool // a text that may also be a number or true
-	Rule    func(any) (any, error)
+	// Field has the rules for the value, or for the names of a table; nil without rules.
+	Field *setting.Field
+	Item  bool // an item of the field's list
+	Loose bool // a text that may also be a number or true
 }
 
 // Value reads n into v. It reports whether n has the form of v.
@@ -60,9 +60,9 @@ func (d *Decoder) Value(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if !ok {
 		return false
 	}
-	value, err := d.convert(got, v.Type(), s.Off)
-	if err == nil && s.Rule != nil {
-		value, err = s.Rule(value)
+	value, err := d.convert(got, v.Type(), s.off())
+	if err == nil && s.Field != nil {
+		value, err = d.ruled(s, value, v)
 	}
 	if err != nil {
 		d.Fault(s.Line, "%s%s is %s%s: %v", s.Section.Where, s.Label, Shown(n), got.from(), err)
@@ -70,6 +70,35 @@ func (d *Decoder) Value(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	}
 	v.Set(reflect.ValueOf(value).Convert(v.Type()))
 	return true
+}
+
+// off reports whether the value can be the word off.
+func (s *Slot) off() bool { return s.Field != nil && s.Field.Form == "off" && !s.Item }
+
+// ruled returns a value in its normal form, or why the field of the slot does not allow the value. was is the value
+// before: if it is zero, then zero stands for a default.
+func (d *Decoder) ruled(s *Slot, value any, was reflect.Value) (any, error) {
+	v := reflect.ValueOf(value)
+	if v.Type() != was.Type() {
+		v = v.Convert(was.Type())
+	}
+	unset := !s.Item && was.IsZero() && v.IsZero()
+	switch v.Kind() {
+	case reflect.String:
+		if unset {
+			return value, nil
+		}
+		if err := s.Field.Rule(v); err != nil || s.Field.Text == "" {
+			return value, err
+		}
+		return s.Field.Normal(v.String(), d.schema.Texts())
+	case reflect.Int, reflect.Int64:
+		if unset && s.Field.Form != "off" && (s.Field.Min == nil || *s.Field.Min > 0) { // its author means none, or no limit
+			return nil, errors.New("must not be 0: leave it out for its default")
+		}
+		return value, s.Field.Rule(v)
+	}
+	return value, nil
 }
 
 // isText reports whether values of a type are written as text.
@@ -89,7 +118,7 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 		return d.Mistyped(s, n, "a list, such as "+example)
 	}
 	items, ok := Resolve(n).Content, true
-	if len(items) == 0 && s.Some {
+	if len(items) == 0 && s.Field != nil && s.Field.Form == "some" {
 		d.Fault(s.Line, "%s%s is empty, which would let all pass: list what may, or leave it out", s.Section.Where, s.Label)
 		return false
 	}
@@ -100,7 +129,8 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 			Label:   fmt.Sprintf("%s: item %d", s.Label, i+1),
 			Line:    Resolve(item).Line,
 			Loose:   true,
-			Rule:    s.Rule,
+			Field:   s.Field,
+			Item:    true,
 		}
 		good := d.Value(at, item, list.Index(i))
 		s.Section.Marks[at.Label] = Mark{
@@ -114,7 +144,7 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// table reads a mapping of names to values. The rule of the slot is for the names.
+// table reads a mapping of names to values.
 func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	list, ok := d.Entries(s.Section.Where+s.Label+": ", n)
 	if !ok {
@@ -123,8 +153,8 @@ func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	table := reflect.MakeMapWithSize(v.Type(), len(list))
 	for _, e := range list {
 		var err error
-		if s.Rule != nil {
-			_, err = s.Rule(e.Key)
+		if s.Field != nil && s.Field.Names != "" {
+			_, err = d.schema.Texts()[s.Field.Names](e.Key)
 		}
 		if err == nil && e.Key == "" {
 			err = errors.New("a name is empty")
@@ -150,7 +180,7 @@ func (d *Decoder) table(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	return ok
 }
 
-// group reads a mapping into a struct and checks the struct. For a struct with a field Off, the value may also be the
+// group reads a mapping into a struct and checks the struct. For a struct that can be switched off, the value may also be the
 // word off. group reports true even if there are faults in the struct.
 func (d *Decoder) group(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if off := v.FieldByName("Off"); off.IsValid() && IsOff(n) {
@@ -216,7 +246,7 @@ func (d *Decoder) Scalar(s *Slot, n *yaml.Node, t reflect.Type) (Text, bool) {
 		// The text as in the file: 1.10 stays 1.10 and 007 stays 007.
 		return Text{Value: Resolve(n).Value, Kind: Kind(n)}, true
 	}
-	return Text{}, d.Mistyped(s, n, d.expected(t, s.Off))
+	return Text{}, d.Mistyped(s, n, d.expected(t, s.off()))
 }
 
 // replaced returns a text with its references replaced. If the text is invalid before or after that, replaced adds

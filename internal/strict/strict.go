@@ -4,6 +4,8 @@ import (
 	"reflect"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Decoder reads one file. It collects every fault, so that one run shows all faults. A field whose value has a fault
@@ -36,9 +38,8 @@ type Schema interface {
 	// Form returns the expected form of a type whose values are written as text, and the function that parses the text.
 	// For all other types, parse is nil.
 	Form(t reflect.Type) (expected string, parse func(Text) (any, error))
-	// RuleOf returns a check of a key's value, beyond the check of its type, or nil if there is no such check. The
-	// check applies to each item of a list and to each name of a table, and returns the normal form of the value.
-	RuleOf(in reflect.Type, key string) func(any) (any, error)
+	// Texts returns the forms of texts that the tags of settings name.
+	Texts() setting.Texts
 	// OtherKeys returns the keys of a struct that are read without a field.
 	OtherKeys(in reflect.Type) []string
 	// Meant returns the valid key that was probably meant by an unknown key, or "".

@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v4"
 
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -20,7 +21,7 @@ type zoo struct {
 	Animals []string          `yaml:"animals,some"`
 	Labels  map[string]string `yaml:"labels"`
 	More    strict.JSON       `yaml:"more"`
-	Weight  kilos             `yaml:"weight"`
+	Weight  kilos             `yaml:"weight" min:"0B"`
 	Keeper  *keeper           `yaml:"keeper"`
 }
 
@@ -67,17 +68,7 @@ func (*rules) Form(t reflect.Type) (string, func(strict.Text) (any, error)) {
 	}
 }
 
-func (*rules) RuleOf(in reflect.Type, key string) func(any) (any, error) {
-	if in != reflect.TypeFor[zoo]() || key != "places" {
-		return nil
-	}
-	return func(v any) (any, error) {
-		if v.(int) < 1 {
-			return nil, errors.New("must be at least 1")
-		}
-		return v, nil
-	}
-}
+func (*rules) Texts() setting.Texts { return nil }
 
 func (*rules) OtherKeys(reflect.Type) []string { return []string{"extra"} }
 
@@ -155,7 +146,8 @@ func TestFaults(t *testing.T) {
 		{"name: ${UNSET}", `1: name: the variable UNSET is not set: set it in the environment of test, or write ${UNSET:-default}`},
 		{"name: ${env:X}", "1: name: ${env:X} is the form of another program: write ${X}"},
 		{`places: "5"`, `1: places is "5": remove the quotes`},
-		{"places: 0", `1: places is 0: must be at least 1`},
+		{"places: 0", `1: places is 0: must not be 0: leave it out for its default`},
+		{"places: -1", `1: places is -1: must be at least 1`},
 		{"places: ${X}", `1: places is "${X}" (its value is from the environment and not shown): expected a whole number`},
 		{"open: yes", `1: open is "yes": expected true or false`},
 		{"wait: 90", `1: wait is 90: add a unit, such as 90s or 10m, or write "off" for never`},

@@ -13,9 +13,9 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 	"github.com/tidwall/gjson"
@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/seal"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Server is what the Approvals of a server need.
@@ -87,7 +88,13 @@ func read(t gjson.Result) tool {
 }
 
 // Set replaces the options for the next calls.
-func (a *Approvals) Set(o Options) { a.o.Store(&o) }
+func (a *Approvals) Set(o Options) {
+	o.Rules = slices.Clone(o.Rules)
+	for i := range o.Rules {
+		setting.Fill(&o.Rules[i])
+	}
+	a.o.Store(&o)
+}
 
 // Wrap returns an Upstream whose calls are approved. up lists the tools with the server's own names, preferably from a
 // cache.
@@ -195,7 +202,7 @@ func (c *call) settle(ctx context.Context, d Decision) (*jsonrpc.Message, error)
 	case Once:
 		return c.pass(ctx)
 	case TimedOut:
-		return c.refuse("nobody allowed it within " + c.timeout().String()), nil
+		return c.refuse("nobody allowed it within " + c.rule.Timeout.String()), nil
 	default:
 		return c.refuse("the person who was asked did not allow it"), nil
 	}
@@ -213,13 +220,6 @@ func (c *call) pass(ctx context.Context) (*jsonrpc.Message, error) {
 		return m, err
 	}
 	return c.continued(m), nil
-}
-
-func (c *call) timeout() time.Duration {
-	if c.rule.Timeout == 0 {
-		return DefaultTimeout
-	}
-	return c.rule.Timeout
 }
 
 // remembers reports whether the person may allow the tool for the rest of the session.

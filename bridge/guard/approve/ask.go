@@ -90,7 +90,7 @@ func (c *call) canAnswer() bool {
 func (c *call) ask() *jsonrpc.Message {
 	m := jsonrpc.NewResult([]byte("0"), []byte(`{"resultType":"input_required","inputRequests":{"`+questionKey+
 		`":{"method":"elicitation/create","params":`+string(c.question())+
-		`}},"requestState":`+rawjson.Quote(c.seal(false, "", c.timeout()))+`}`))
+		`}},"requestState":`+rawjson.Quote(c.seal(false, "", c.rule.Timeout))+`}`))
 	return m.Clone() // parsed, so that wrappers find its type
 }
 
@@ -114,7 +114,7 @@ func (c *call) askClient(ctx context.Context) (o Outcome, asked bool, err error)
 	if withdraw == nil {
 		withdraw = func(string) {}
 	}
-	late := time.NewTimer(c.timeout())
+	late := time.NewTimer(c.rule.Timeout)
 	defer late.Stop()
 	select {
 	case m := <-replies:

@@ -153,7 +153,7 @@ func (c *call) askConsole(ctx context.Context) (*jsonrpc.Message, error) {
 			Client:    c.r.From.Meta().ClientInfo,
 			Arguments: slices.Clone(c.shown()),
 			Since:     now,
-			Until:     now.Add(c.timeout()),
+			Until:     now.Add(c.rule.Timeout),
 			Remembers: c.remembers(),
 		},
 		decided: make(chan Decision, 1),
@@ -162,7 +162,7 @@ func (c *call) askConsole(ctx context.Context) (*jsonrpc.Message, error) {
 		c.record(Decision{Outcome: Unasked})
 		return c.refuse(bridge.OverLimit("too many calls wait for an operator", maxWaiting)), nil
 	}
-	late := time.NewTimer(c.timeout())
+	late := time.NewTimer(c.rule.Timeout)
 	defer late.Stop()
 	select {
 	case d := <-w.decided:

@@ -25,45 +25,30 @@ const (
 // RememberSession is a value of Rule.Remember.
 const RememberSession = "session"
 
-// DefaultTimeout and MaxTimeout are the default and the maximum of Rule.Timeout.
-const (
-	DefaultTimeout = 5 * time.Minute
-	MaxTimeout     = 10 * time.Minute
-)
-
 // Rule names tools whose calls need a person's yes.
 type Rule struct {
 	// Tools are patterns for the server's own names of tools, or Destructive. At least one.
 	Tools []string `yaml:"tools"`
 	// Ask lists who is asked: AskClient, AskConsole, or both. The first of them that can be asked decides. Default: both,
 	// the client first.
-	Ask []string `yaml:"ask"`
-	// Timeout is how long the bridge waits for the decision. Then the answer is no. At most MaxTimeout. Default
-	// DefaultTimeout.
-	Timeout time.Duration `yaml:"timeout"`
+	Ask []string `yaml:"ask" one_of:"client console" usually:"client, console"`
+	// Timeout is how long the bridge waits for the decision. Then the answer is no. At most 10m. Default 5m.
+	Timeout time.Duration `yaml:"timeout" default:"5m" min:"1s" max:"10m"`
 	// Remember lets the person allow further calls of the tool: with RememberSession for the rest of the session, or
 	// until the tool's definition changes. Default: each call is asked about.
-	Remember string `yaml:"remember"`
+	Remember string `yaml:"remember" one_of:"session"`
 }
 
-// Validate returns an error for each value that is out of bounds.
+// Validate returns the faults that the tags do not find.
 func (r *Rule) Validate() error {
 	var errs []error
 	if len(r.Tools) == 0 {
 		errs = append(errs, fmt.Errorf("tools is empty: name tools, or write [%s]", Destructive))
 	}
 	for i, who := range r.Ask {
-		if who != AskClient && who != AskConsole {
-			errs = append(errs, fmt.Errorf("ask is %q: must be %s or %s", who, AskClient, AskConsole))
-		} else if slices.Index(r.Ask, who) < i {
+		if slices.Index(r.Ask, who) < i {
 			errs = append(errs, fmt.Errorf("ask has %s twice", who))
 		}
-	}
-	if r.Timeout < 0 || r.Timeout > MaxTimeout || r.Timeout > 0 && r.Timeout < time.Second {
-		errs = append(errs, fmt.Errorf("timeout is %v: must be 1s to %v", r.Timeout, MaxTimeout))
-	}
-	if r.Remember != "" && r.Remember != RememberSession {
-		errs = append(errs, fmt.Errorf("remember is %q: must be %s, or left out", r.Remember, RememberSession))
 	}
 	return errors.Join(errs...)
 }

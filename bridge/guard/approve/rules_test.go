@@ -2,9 +2,12 @@ package approve
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 func TestRules(t *testing.T) {
@@ -52,14 +55,16 @@ func TestValidate(t *testing.T) {
 	}{
 		{Rule{Tools: []string{"*"}}, ""},
 		{Rule{Tools: []string{"*"}, Ask: []string{"console", "client"}, Timeout: 10 * time.Minute, Remember: "session"}, ""},
-		{Rule{}, "tools is empty"},
-		{Rule{Tools: []string{"*"}, Ask: []string{"user"}}, `ask is "user": must be client or console`},
-		{Rule{Tools: []string{"*"}, Ask: []string{"client", "client"}}, "ask has client twice"},
-		{Rule{Tools: []string{"*"}, Timeout: time.Hour}, "timeout is 1h0m0s: must be 1s to 10m0s"},
-		{Rule{Tools: []string{"*"}, Timeout: time.Millisecond}, "timeout is 1ms: must be"},
-		{Rule{Tools: []string{"*"}, Remember: "always"}, `remember is "always"`},
+		{Rule{}, "approve: item 1: tools is empty"},
+		{Rule{Tools: []string{"*"}, Ask: []string{"user"}}, `approve: item 1: ask is "user": must be client or console`},
+		{Rule{Tools: []string{"*"}, Ask: []string{"client", "client"}}, "approve: item 1: ask has client twice"},
+		{Rule{Tools: []string{"*"}, Timeout: time.Hour}, "approve: item 1: timeout is 1h0m0s: must be 1s to 10m0s"},
+		{Rule{Tools: []string{"*"}, Timeout: time.Millisecond}, "approve: item 1: timeout is 1ms: must be"},
+		{Rule{Tools: []string{"*"}, Remember: "always"}, `approve: item 1: remember is "always"`},
 	} {
-		err := tc.rule.Validate()
+		err := errors.Join(setting.Faults(&struct {
+			Rules []Rule `yaml:"approve"`
+		}{[]Rule{tc.rule}}, nil)...)
 		if got := ""; err != nil {
 			got = err.Error()
 			if tc.want == "" || !strings.HasPrefix(got, tc.want) {

@@ -1,23 +1,24 @@
 package limits
 
 import (
+	"cmp"
 	"errors"
 	"math"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge/guard"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Options bound the calls to one server. Zero values are the defaults.
 type Options struct {
 	// Calls is how many calls may be in flight. 0 means 512.
-	Calls int `yaml:"calls"`
+	Calls int `yaml:"calls" default:"512"`
 	// Queue is how many more calls may wait for a slot. 0 means as many as Calls.
-	Queue int `yaml:"queue"`
+	Queue int `yaml:"queue" usually:"as calls"`
 	// Wait is how long a call may wait for a slot. 0 means 30 s.
-	Wait time.Duration `yaml:"wait"`
+	Wait time.Duration `yaml:"wait" default:"30s"`
 	// PerPrincipal is how many calls of one principal may be in flight or wait. 0 means no limit. Without access rules
 	// it does nothing.
 	PerPrincipal int `yaml:"per_principal"`
@@ -27,6 +28,13 @@ type Options struct {
 	// Tools are rates for tools, by patterns of the server's own names (see glob.Match). All rates whose pattern
 	// matches apply to a call.
 	Tools map[string]Rate `yaml:"tools"`
+}
+
+// Complete returns the options with defaults in place of zero values.
+func (o Options) Complete() Options {
+	setting.Fill(&o)
+	o.Queue = cmp.Or(o.Queue, o.Calls)
+	return o
 }
 
 // HasRate reports whether there is a rate for calls or tools.
@@ -43,9 +51,9 @@ func (o *Options) HasRate() bool {
 // caller has a principal.
 type PerPrincipal struct {
 	// Sessions is how many sessions may be open. 0 means 1,000.
-	Sessions int `yaml:"sessions"`
+	Sessions int `yaml:"sessions" default:"1000"`
 	// Calls is how many calls may be in flight. 0 means 512.
-	Calls int `yaml:"calls"`
+	Calls int `yaml:"calls" default:"512"`
 	// Rate is how often the principal may call. The zero Rate means no limit.
 	Rate Rate `yaml:"rate"`
 }
@@ -96,22 +104,4 @@ func (r Rate) String() string {
 		s += " burst " + strconv.Itoa(r.Burst)
 	}
 	return s
-}
-
-// Validate returns an error for each value that is out of bounds.
-func (o *Options) Validate() error {
-	var f guard.Faults
-	f.AtLeast("calls", int64(o.Calls), 1)
-	f.AtLeast("queue", int64(o.Queue), 1)
-	f.NotNegative("wait", o.Wait)
-	f.AtLeast("per_principal", int64(o.PerPrincipal), 1)
-	return errors.Join(f...)
-}
-
-// Validate returns an error for each value that is out of bounds.
-func (p *PerPrincipal) Validate() error {
-	var f guard.Faults
-	f.AtLeast("sessions", int64(p.Sessions), 1)
-	f.AtLeast("calls", int64(p.Calls), 1)
-	return errors.Join(f...)
 }

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"cmp"
 	"container/list"
 	"context"
 	"fmt"
@@ -72,21 +71,13 @@ func NewQueue(server string, o Options) *Queue {
 
 // Set replaces the options. A lower limit ends no call that has a slot or waits.
 func (q *Queue) Set(o Options) {
-	o.Calls, o.Wait = cmp.Or(o.Calls, DefaultCalls), cmp.Or(o.Wait, DefaultWait)
-	o.Queue = cmp.Or(o.Queue, o.Calls)
+	o = o.Complete()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.o = o
 	for q.admit() {
 	}
 }
-
-// DefaultCalls is how many calls of one principal, and to one server, may be in flight (protocol.md
-// F).
-const DefaultCalls = 512
-
-// DefaultWait is how long a call may wait for a slot.
-const DefaultWait = 30 * time.Second
 
 // Again is when a refused caller may try again: slots become free all the time.
 const Again = time.Second

@@ -1,7 +1,6 @@
 package limits
 
 import (
-	"cmp"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -9,6 +8,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Quota bounds what each principal uses of the whole bridge. Without access rules there are no principals, and Quota
@@ -38,7 +38,7 @@ func NewQuota(p PerPrincipal) *Quota {
 
 // Set replaces the bounds. A principal that exceeds them keeps what it has.
 func (q *Quota) Set(p PerPrincipal) {
-	p.Sessions, p.Calls = cmp.Or(p.Sessions, 1000), cmp.Or(p.Calls, DefaultCalls)
+	setting.Fill(&p)
 	now := &bounds{PerPrincipal: p}
 	if p.Rate.PerSecond > 0 {
 		now.rates = []limit{{p.Rate, 0}}

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/cut"
 	"github.com/mcp-bridge/bridge/internal/glob"
@@ -31,13 +29,6 @@ type Options struct {
 	// Max is the most bytes of texts that a result keeps, and the same for structured content and for each image or
 	// file. 0 means no limit.
 	Max setting.Size `yaml:"max"`
-}
-
-// Validate returns an error for each value that is out of bounds.
-func (o *Options) Validate() error {
-	var f guard.Faults
-	f.AtLeast("max", int64(o.Max), 1<<10)
-	return errors.Join(f...)
 }
 
 // Results cuts the results of one server.

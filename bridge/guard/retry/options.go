@@ -1,17 +1,10 @@
 package retry
 
-import (
-	"errors"
-	"fmt"
-
-	"github.com/mcp-bridge/bridge/bridge/guard"
-)
-
 // Options say which calls the bridge retries although the server may have executed them. Zero values are the defaults.
 type Options struct {
 	Off bool `yaml:"-"` // no call is made again; a file says "off"
 	// Attempts is how often a call is made at most, the first time included. 0 means 2.
-	Attempts int `yaml:"attempts"`
+	Attempts int `yaml:"attempts" default:"2" max:"5"`
 	// Tools includes calls of tools that the server declares read-only or idempotent. Lists, reads and pings are
 	// retried without it.
 	Tools bool `yaml:"tools"`
@@ -19,13 +12,3 @@ type Options struct {
 
 // On reports whether the options allow retries.
 func (o *Options) On() bool { return !o.Off && o.Attempts != 1 }
-
-// Validate returns an error for each value that is out of bounds.
-func (o *Options) Validate() error {
-	var f guard.Faults
-	f.AtLeast("attempts", int64(o.Attempts), 1)
-	if o.Attempts > 5 {
-		f = append(f, fmt.Errorf("attempts is %d: must be at most 5", o.Attempts))
-	}
-	return errors.Join(f...)
-}

@@ -7,7 +7,6 @@
 package retry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -22,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Idempotent reports whether the list of tools that the principal got declares the tool idempotent.
@@ -66,7 +66,7 @@ func (r *Retries) Set(o Options) {
 	if r == nil {
 		return
 	}
-	if o.Attempts = cmp.Or(o.Attempts, 2); !o.On() {
+	if setting.Fill(&o); !o.On() {
 		o.Attempts = 1
 	}
 	r.options.Store(&o)

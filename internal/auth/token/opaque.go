@@ -25,7 +25,7 @@ type Introspection struct {
 	// Client holds the credentials of the bridge at the issuer.
 	Client Client `yaml:"client"`
 	// Cache is how long an answer that a token is valid is used: at most 5m. Default 30s.
-	Cache time.Duration `yaml:"cache"`
+	Cache time.Duration `yaml:"cache" default:"30s" max:"5m" why:"a revoked token works for that long"`
 	// Always makes the bridge introspect JSON Web Tokens, too, in place of checking their signatures. Default false.
 	Always bool `yaml:"always"`
 }
@@ -75,18 +75,11 @@ func (i *Introspection) Wrong() (key, rule string) {
 		return ": client: algorithm", "must be one of " + strings.Join(assertion.Algorithms, ", ")
 	case i.URL != "" && jwks.CheckAddress(i.URL) != nil:
 		return ": url", "must be https, since tokens and the secret of the client are sent there; http is for this machine only"
-	case i.Cache < 0 || i.Cache > MaxCache:
-		return ": cache", "must be at most 5m: a revoked token works for that long"
 	}
 	return "", ""
 }
 
 const (
-	// DefaultCache is the default of Introspection.Cache, and MaxCache its maximum. A revoked token works for that
-	// long.
-	DefaultCache = 30 * time.Second
-	MaxCache     = 5 * time.Minute
-
 	refusedLife = 5 * time.Second // how long the answer that a token is not valid is used
 	maxRefused  = 10_000          // number of such answers that are stored
 	askLimit    = 5 * time.Second // how long a request waits for the answer
@@ -133,9 +126,6 @@ type refused struct {
 }
 
 func newAsker(v *Verifier, i *issuer, at *Endpoint, kept time.Duration) *asker {
-	if kept == 0 {
-		kept = DefaultCache
-	}
 	few, _ := simplelru.NewLRU[[32]byte, refused](maxRefused, nil) // the size is positive
 	return &asker{
 		v:       v,

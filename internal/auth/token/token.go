@@ -24,6 +24,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/internal/auth/jwks"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Issuer is an issuer whose tokens are accepted, with the rules for its tokens.
@@ -40,7 +41,7 @@ type Issuer struct {
 	ScopeClaim string
 	// Implies maps scopes to the scopes that they include.
 	Implies map[string][]string
-	// Skew is how much the clocks of the issuer and the bridge may differ. Default 30s.
+	// Skew is how much the clocks of the issuer and the bridge may differ.
 	Skew time.Duration
 	// Introspection holds the settings to ask the issuer about opaque tokens. nil means that opaque tokens are refused.
 	// At most one issuer has it, because an opaque token does not name its issuer.
@@ -56,10 +57,6 @@ type Issuer struct {
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 const (
-	// DefaultSkew is the default of Issuer.Skew, and MaxSkew its maximum.
-	DefaultSkew = 30 * time.Second
-	MaxSkew     = 5 * time.Minute
-
 	maxToken = 16 << 10 // bytes
 	maxKnown = 10_000   // valid tokens in the cache
 )
@@ -189,9 +186,6 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 	known, _ := simplelru.NewLRU[[32]byte, *Token](maxKnown, nil) // the size is positive
 	v := &Verifier{issuers: map[string]*issuer{}, known: known}
 	for _, o := range issuers {
-		if o.Skew == 0 {
-			o.Skew = DefaultSkew
-		}
 		if len(o.Algorithms) == 0 {
 			o.Algorithms = Algorithms
 		}
@@ -208,7 +202,9 @@ func New(issuers []Issuer, log *slog.Logger) *Verifier {
 				}
 			}
 		}
-		if how := o.Introspection; how != nil {
+		if o.Introspection != nil {
+			how := *o.Introspection
+			setting.Fill(&how)
 			i.asker = newAsker(v, i, NewEndpoint(EndpointOptions{
 				Issuer:   o.URL,
 				URL:      how.URL,

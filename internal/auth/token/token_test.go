@@ -54,6 +54,9 @@ func (r *requests) RoundTrip(req *http.Request) (*http.Response, error) {
 	return nil, errors.New("there is nobody")
 }
 
+// skew is Issuer.Skew in these tests.
+const skew = 30 * time.Second
+
 // run starts a verifier of two issuers; set changes the options of the first. It is called in a bubble.
 func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *rigToken {
 	one, two := authtest.New(t, "https://one.example.com/realms/a"), authtest.New(t, "https://two.example.com")
@@ -61,7 +64,7 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 		p(one)
 	}
 	asked := &requests{issuers: []*authtest.Issuer{one, two}}
-	o := []Issuer{{URL: one.URL, Transport: asked}, {URL: two.URL, Transport: asked}}
+	o := []Issuer{{URL: one.URL, Skew: skew, Transport: asked}, {URL: two.URL, Skew: skew, Transport: asked}}
 	if set != nil {
 		set(&o[0])
 	}

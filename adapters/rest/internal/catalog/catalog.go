@@ -12,7 +12,7 @@
 //	    request: POST /webhook/calculate
 //
 // Requests, bodies, headers, results and settings (timeout, retry, cache, error and limits) mean
-// the same as for tools of the configuration. Package rest turns the entries into tools.
+// the same as for tools of the configuration. Package tools makes tools of the entries.
 package catalog
 
 import (
@@ -23,30 +23,20 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
-const (
-	// MaxBytes bounds a catalogue, in bytes.
-	MaxBytes = 8 << 20
-	// MaxTools bounds the tools of a catalogue.
-	MaxTools = 5000
-)
+// MaxTools bounds the tools of a catalogue.
+const MaxTools = 5000
 
-// Tool is a tool of a catalogue.
+// Tool is a tool of a catalogue: an entry as if the configuration had it, with the tool's name as its
+// Key, but without Args.
 type Tool struct {
-	Name, Title, Description string
+	toolset.Entry
 	// InputSchema is a JSON Schema of an object.
 	InputSchema []byte
-	// Request is a method and a template of an address: a path below the API's own, or a whole URL.
-	Request string
-	// Body is JSON with placeholders such as {argument}. It is nil without a template.
-	Body []byte
-	// Headers has a template of text for each header.
-	Headers map[string]string
-	// Result is a gjson path to the part of an answer that is the result. Empty means all.
-	Result string
-	Settings
 	// Annotations are the catalogue's hints, by name.
 	Annotations map[string]bool
 }
@@ -57,10 +47,10 @@ var Hints = []string{"readOnlyHint", "destructiveHint", "idempotentHint", "openW
 // Parse parses a catalogue. It leaves out unusable tools, with a warning for each. It returns an error
 // if the text is no catalogue, or if the catalogue has tools and none is usable.
 func Parse(data []byte) (tools []Tool, warnings []string, err error) {
-	if len(data) > MaxBytes {
-		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", MaxBytes)
+	if len(data) > document.MaxCatalog {
+		return nil, nil, fmt.Errorf("the catalogue is larger than %d bytes", document.MaxCatalog)
 	}
-	doc, err := openapi.JSON(data, 2*MaxBytes)
+	doc, err := openapi.JSON(data, 2*document.MaxCatalog)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the catalogue is neither JSON nor YAML: %w", err)
 	}
@@ -79,14 +69,14 @@ func Parse(data []byte) (tools []Tool, warnings []string, err error) {
 			return false
 		}
 		t, why := read(item)
-		if why == nil && names[t.Name] {
+		if why == nil && names[t.Key] {
 			why = errors.New("another tool has the same name")
 		}
 		if why != nil {
 			warnings = append(warnings, fmt.Sprintf("tool %d (%s): %s", n, label(item), why))
 			return true
 		}
-		names[t.Name] = true
+		names[t.Key] = true
 		tools = append(tools, *t)
 		return true
 	})
@@ -121,8 +111,8 @@ func read(item gjson.Result) (*Tool, error) {
 		into *string
 		must bool
 	}{
-		{"name", &t.Name, true}, {"request", &t.Request, true}, {"title", &t.Title, false},
-		{"description", &t.Description, false}, {"result", &t.Result, false},
+		{"name", &t.Key, true}, {"request", &t.Request, true}, {"title", &t.Title, false},
+		{"description", &t.About, false}, {"result", &t.Result, false},
 	} {
 		v := item.Get(m.name)
 		switch {
@@ -145,7 +135,7 @@ func read(item gjson.Result) (*Tool, error) {
 	if t.Headers, err = headers(item.Get("headers")); err != nil {
 		return nil, err
 	}
-	if t.Settings, err = settings(item); err != nil {
+	if err = settings(item, &t.Entry); err != nil {
 		return nil, err
 	}
 	hints := item.Get("annotations")

@@ -6,18 +6,23 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
 func TestParse(t *testing.T) {
 	want := []Tool{
 		{
-			Name: "calculate", Title: "Calculator", Description: "Computes.", Request: "POST /webhook/calculate",
+			Entry: toolset.Entry{
+				Key: "calculate", Title: "Calculator", About: "Computes.", Request: "POST /webhook/calculate",
+				Body: []byte(`{"expression":"{a}","n":1.50}`), Headers: map[string]string{"X-A": "{a}"}, Result: "value",
+			},
 			InputSchema: []byte(`{"type":"object","properties":{"b":{"type":"number","maximum":12345678901234567890},"a":{"type":"string"}},"required":["b"]}`),
-			Body:        []byte(`{"expression":"{a}","n":1.50}`), Headers: map[string]string{"X-A": "{a}"}, Result: "value",
 			Annotations: map[string]bool{"readOnlyHint": true, "openWorldHint": false},
 		},
-		{Name: "plain", Request: "GET /x", InputSchema: []byte(`{"type":"object"}`)},
-		{Name: "loose", Title: "Loose", Request: "GET /x", InputSchema: []byte(`{"type":"object","properties":{}}`)},
+		{Entry: toolset.Entry{Key: "plain", Request: "GET /x"}, InputSchema: []byte(`{"type":"object"}`)},
+		{Entry: toolset.Entry{Key: "loose", Title: "Loose", Request: "GET /x"}, InputSchema: []byte(`{"type":"object","properties":{}}`)},
 	}
 	json := `{"version":3,"tools":[
 		{"name":"calculate","title":"Calculator","description":"Computes.","request":"POST /webhook/calculate","vendor":{"x":1},
@@ -56,18 +61,19 @@ func TestParseSettings(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
 		text string
-		want Settings
+		want toolset.Entry
 	}{
-		{`"timeout":null,"retry":null,"cache":null,"error":null`, Settings{}},
-		{`"timeout":"1m30s","retry":3,"cache":true,"error":"detail"`, Settings{Timeout: 90 * time.Second, Attempts: 3, Cache: &yes, Error: "detail"}},
-		{`"retry":"off","cache":"off","error":{"when":"error","text":"error.message"}`, Settings{Attempts: 1, Cache: &no, Error: "error.message", ErrorIf: "error"}},
-		{`"retry":false,"cache":false,"error":{"when":"error"}`, Settings{Attempts: 1, Cache: &no, ErrorIf: "error"}},
-		{`"limits":{"answer":2000,"other":1}`, Settings{Answer: 2000}},
-		{`"limits":{}`, Settings{}},
-		{`"cache":"10m"`, Settings{Cache: &yes, KeepFor: 10 * time.Minute}},
+		{`"timeout":null,"retry":null,"cache":null,"error":null`, toolset.Entry{}},
+		{`"timeout":"1m30s","retry":3,"cache":true,"error":"detail"`, toolset.Entry{Timeout: 90 * time.Second, Attempts: 3, Cache: &yes, Error: "detail"}},
+		{`"retry":"off","cache":"off","error":{"when":"error","text":"error.message"}`, toolset.Entry{Attempts: 1, Cache: &no, Error: "error.message", ErrorIf: "error"}},
+		{`"retry":false,"cache":false,"error":{"when":"error"}`, toolset.Entry{Attempts: 1, Cache: &no, ErrorIf: "error"}},
+		{`"limits":{"answer":2000,"other":1}`, toolset.Entry{Limits: toolset.ToolLimits{Answer: 2000}}},
+		{`"limits":{}`, toolset.Entry{}},
+		{`"cache":"10m"`, toolset.Entry{Cache: &yes, KeepFor: 10 * time.Minute}},
 	} {
 		tools, warnings, err := Parse([]byte(`[{"name":"x","request":"GET /",` + test.text + `}]`))
-		if err != nil || len(tools) != 1 || len(warnings) > 0 || !reflect.DeepEqual(tools[0].Settings, test.want) {
+		test.want.Key, test.want.Request = "x", "GET /"
+		if err != nil || len(tools) != 1 || len(warnings) > 0 || !reflect.DeepEqual(tools[0].Entry, test.want) {
 			t.Errorf("%s: %+v, %q, %v", test.text, tools, warnings, err)
 		}
 	}
@@ -131,7 +137,7 @@ func TestParseErrors(t *testing.T) {
 		{`hello`, "no list of tools"},
 		{`[{"name":"x"}]`, `the catalogue has no usable tool: tool 1 ("x"): request is missing`},
 		{`[` + strings.Repeat(`{},`, MaxTools) + `{}]`, "more than 5000 tools"},
-		{`["` + strings.Repeat("x", MaxBytes) + `"]`, "larger than"},
+		{`["` + strings.Repeat("x", document.MaxCatalog) + `"]`, "larger than"},
 		{"a: &a [" + strings.Repeat("x,", 1000) + "]\nb: &b [" + strings.Repeat("*a,", 1000) + "]\ntools: [" + strings.Repeat("*b,", 1000) + "]", "is too large"},
 	} {
 		if tools, _, err := Parse([]byte(test.text)); err == nil || !strings.Contains(err.Error(), test.want) {
@@ -151,7 +157,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		tools, _, err := Parse(data)
 		for _, one := range tools {
-			if err != nil || one.Name == "" || one.Request == "" || !strings.HasPrefix(string(one.InputSchema), "{") {
+			if err != nil || one.Key == "" || one.Request == "" || !strings.HasPrefix(string(one.InputSchema), "{") {
 				t.Errorf("Parse(%q) = %+v, %v", data, one, err)
 			}
 		}

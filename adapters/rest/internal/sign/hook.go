@@ -33,10 +33,10 @@ type Hook struct {
 	// Command is a program with its arguments. It runs for each request, with a few variables of the
 	// bridge's environment, such as PATH and HOME, and with Env.
 	Command []string          `yaml:"command"`
-	Env     map[string]string `yaml:"env"`
+	Env     map[string]string `yaml:"env" names:"variable"`
 	// URL is the address of a service. Requests to the service carry Headers.
 	URL     string            `yaml:"url"`
-	Headers map[string]string `yaml:"headers"`
+	Headers map[string]string `yaml:"headers" names:"header"`
 	// Timeout bounds one run or one request to the service; 5 s if 0.
 	Timeout time.Duration `yaml:"timeout"`
 }

@@ -7,6 +7,11 @@
 // that a template gives it. A mistake is a [Fault] with the key and the line of the configuration,
 // found before any call. The package recognizes probable secrets, so that they are never shown.
 //
+// The package is read in this order: tool (entries, arguments, tools), fault, template, places (where
+// templates go), arguments (one list of changes for each argument), secrets, settings, body and override
+// (an entry over a tool of the document), request (a tool of its own), shared and rules (entries for many
+// operations), pick.
+//
 // The package does no I/O: a [Tool] turns the arguments of a call into those of package wire, and
 // has the settings of the call.
 package toolset

@@ -143,6 +143,7 @@ func TestOverrideFaults(t *testing.T) {
 		{"listOrders", toolset.Entry{Args: []toolset.Arg{{Name: "X-Tenant", Off: true}}}, "args: X-Tenant: is required: it cannot be off; give it a value"},
 		{"cancel", toolset.Entry{Body: json.RawMessage(`{}`)}, "body is there, and a DELETE of this API has none"},
 		{"addOrder", toolset.Entry{Body: json.RawMessage(`{"a":["{itme}"]}`)}, "body has {itme}, and no argument is called that"},
+		{"addOrder", toolset.Entry{Body: json.RawMessage(`{"a":"{x}","b":"{itme}"}`), Args: args(t, "x? string")}, "body has {itme}, and no argument is called that"},
 		{"listOrders", toolset.Entry{Query: json.RawMessage(`{"a":{"b":1}}`)}, "query: a: must be text, a number, true or false, or a list of these"},
 	} {
 		_, tools := imported(t)

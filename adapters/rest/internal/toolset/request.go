@@ -3,51 +3,34 @@ package toolset
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
-	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
-// Methods are the methods of requests, and whether they have bodies.
-var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
-
 // builder builds a tool from an entry with a request.
 type builder struct {
-	entry   *Entry
-	op      *openapi.Operation
-	args    []openapi.Argument
-	used    map[string]bool // by argument: a template uses it
-	query   bool            // the request's template has a query
-	body    *template
-	headers map[string]*template
-	faults  Faults
+	entry  *Entry
+	op     *openapi.Operation
+	args   []openapi.Argument
+	used   map[string]bool // by argument: a template uses it
+	query  bool            // the request's template has a query
+	places places
+	faults Faults
 }
-
-// BodyArg is the name of the body among the arguments of a request. headerArg is the prefix for
-// names of headers. Names of other arguments have no colon.
-const (
-	BodyArg   = ":body"
-	headerArg = ":header:"
-)
 
 // Build returns the tool of an entry with a Request, or the faults of the entry.
 func (e *Entry) Build() (*Tool, Faults) {
-	b := &builder{
-		entry:   e,
-		used:    map[string]bool{},
-		headers: map[string]*template{},
-	}
+	b := &builder{entry: e, used: map[string]bool{}}
 	if !plainName.MatchString(e.Shown()) {
 		b.fault("a tool's name has 1 to 64 letters, digits, '_', '.' and '-'")
 	}
 	b.request()
-	b.arguments()
+	b.faults = append(b.faults, argFaults(e.Args, ownList, e)...)
 	b.templates()
 	b.rest()
 	if b.op.Method != "" {
@@ -77,13 +60,6 @@ func (b *builder) arg(name string) *Arg {
 	}
 	return nil
 }
-
-var (
-	inPath    = regexp.MustCompile(`\{[^{}]*\}`)
-	inQuery   = regexp.MustCompile(`\{[?&][^{}]*\}`)
-	variable  = regexp.MustCompile(`^([a-zA-Z0-9_.-]+)(\*?)$`)
-	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
-)
 
 // request parses the method and the template of Request.
 func (b *builder) request() {
@@ -144,7 +120,7 @@ func (b *builder) inPath(path string) string {
 		p.Name, p.Explode = m[1], m[2] != ""
 		a := b.parameter(p, m[1])
 		if a != nil && a.Optional {
-			b.faults = append(b.faults, b.entry.argFault(a, "must not be optional: it is a part of the path"))
+			b.faults = append(b.faults, a.fault(b.entry, "must not be optional: it is a part of the path"))
 		}
 		return "{" + m[1] + "}"
 	})
@@ -221,44 +197,15 @@ func (b *builder) parameter(p *openapi.Parameter, name string) *Arg {
 	return a
 }
 
-// arguments checks the arguments of the entry.
-func (b *builder) arguments() {
-	seen := map[string]bool{}
-	for i := range b.entry.Args {
-		a := &b.entry.Args[i]
-		add := func(format string, args ...any) { b.faults = append(b.faults, b.entry.argFault(a, format, args...)) }
-		switch {
-		case !plainName.MatchString(a.Name):
-			add("the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'")
-		case seen[a.Name]:
-			add("is given twice")
-		case a.Off || a.As != "":
-			add("off and as are for arguments of the document")
-		case len(a.Schema) == 0 && a.Value == nil:
-			add("has no type: write one of %s", strings.Join(types, ", "))
-		}
-		seen[a.Name] = true
-	}
-}
-
 // templates parses the body and the headers.
 func (b *builder) templates() {
-	use := func(name string) bool { return b.arg(name) != nil }
-	if len(b.entry.Body) > 0 {
-		var err error
-		if b.body, err = parseTemplate(gjson.ParseBytes(b.entry.Body), use, 0); err != nil {
-			b.faults = append(b.faults, b.entry.bodyFault(err))
-		}
-		if has, known := Methods[b.op.Method]; known && !has {
-			b.faults = append(b.faults, b.entry.KeyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
-		}
-	}
 	var wrong Faults
-	b.headers, wrong = b.entry.headerTemplates(use)
+	b.places, wrong = b.entry.places(func(_, name string) bool { return b.arg(name) != nil })
 	b.faults = append(b.faults, wrong...)
-	for _, header := range b.headers {
-		header.setFallbacks(func(name string) gjson.Result { return b.arg(name).fallback(nil) })
+	if has, known := Methods[b.op.Method]; known && !has && len(b.entry.Body) > 0 {
+		b.faults = append(b.faults, b.entry.KeyFault("body", "a %s has no body: use POST, PUT or PATCH, or put arguments into the query", b.op.Method))
 	}
+	b.places.setFallbacks(func(name string) gjson.Result { return b.arg(name).fallback(nil) })
 }
 
 // rest makes each argument without a place a query parameter, or a member of the body if the method
@@ -272,8 +219,8 @@ func (b *builder) rest() {
 		a := &b.entry.Args[i]
 		switch {
 		case b.used[a.Name]:
-		case hasBody && b.body != nil, !hasBody && b.query:
-			b.faults = append(b.faults, b.entry.argFault(a, "is not used: put {%s} into the request, the body or a header", a.Name))
+		case hasBody && len(b.entry.Body) > 0, !hasBody && b.query:
+			b.faults = append(b.faults, a.fault(b.entry, "is not used: put {"+a.Name+"} into the request, the body or a header"))
 		case hasBody:
 			b.args = append(b.args, openapi.Argument{
 				Name:     a.Name,
@@ -321,7 +268,7 @@ func (b *builder) tool() *Tool {
 		InputSchema: schema,
 		Operation:   b.op,
 		Arguments:   b.args,
-		Annotations: annotations(b.op.Method, e.Writes),
+		Annotations: annotations(openapi.AnnotationsOf(b.op.Method), e.Writes),
 	}
 	for _, a := range b.args {
 		if a.Place == openapi.InBody {
@@ -333,18 +280,15 @@ func (b *builder) tool() *Tool {
 		Call:   seen,
 		Result: e.Result,
 		Entry:  e,
+		Args:   e.Args,
 	}
 	out.Settings, _ = e.settings(b.op) // Build reports its faults
-	if b.body == nil && len(b.headers) == 0 && len(fixed) == 0 {
+	if len(b.places) == 0 && len(fixed) == 0 {
 		return out
 	}
 	call := *seen
 	call.Arguments = slices.Clone(b.args)
-	if b.body != nil {
-		call.Body = &openapi.MediaType{Type: "application/json"}
-		call.Arguments = append(call.Arguments, openapi.Argument{Name: BodyArg, Place: openapi.InBody})
-	}
-	call.Arguments = append(call.Arguments, headerArguments(b.headers)...)
+	b.places.equip(&call, &openapi.MediaType{Type: "application/json"})
 	out.Call, out.Prepare = &call, func(args []byte) ([]byte, error) { return b.fill(args, fixed) }
 	return out
 }
@@ -359,64 +303,11 @@ func (b *builder) fill(args []byte, fixed []rawjson.Member) ([]byte, error) {
 		return name, value
 	})
 	args = rawjson.Rewrite(args, nil, fixed...)
-	values := valuesOf(args)
-	more, err := filledHeaders(b.headers, values)
+	more, err := b.places.fill(valuesOf(args))
 	if err != nil {
 		return nil, err
 	}
-	if b.body != nil {
-		if body, ok := b.body.append(nil, values); ok {
-			more = append(more, rawjson.Member{Name: BodyArg, Value: body})
-		}
-	}
 	return rawjson.Rewrite(args, nil, more...), nil
-}
-
-// valuesOf returns the arguments by name.
-func valuesOf(args []byte) map[string]gjson.Result {
-	values := map[string]gjson.Result{}
-	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
-		values[k.String()] = v
-		return true
-	})
-	return values
-}
-
-// change returns what becomes of the argument of an operation.
-func (a *Arg) change() *arguments.Change {
-	return &arguments.Change{
-		Name:    a.Name,
-		Off:     a.Off,
-		Value:   a.Value,
-		Default: a.Default,
-		As:      a.As,
-		About:   a.About,
-		Schema:  a.Schema,
-	}
-}
-
-// fallback returns the argument's own default, or else the default in the document's schema. a may be
-// nil.
-func (a *Arg) fallback(schema []byte) gjson.Result {
-	if a == nil {
-		return gjson.GetBytes(schema, "default")
-	}
-	if a.Default != nil {
-		return gjson.ParseBytes(a.Default)
-	}
-	if own := gjson.GetBytes(a.Schema, "default"); own.Exists() {
-		return own
-	}
-	return gjson.GetBytes(schema, "default")
-}
-
-// annotations returns the annotations for a method. writes, unless nil, overrides them.
-func annotations(method string, writes *bool) openapi.Annotations {
-	a := openapi.AnnotationsOf(method)
-	if writes != nil && *writes == a.ReadOnly {
-		a.ReadOnly, a.Destructive, a.Idempotent = !*writes, *writes, !*writes
-	}
-	return a
 }
 
 // moreArg is the argument of a request whose members are query parameters that no schema names.
@@ -472,4 +363,23 @@ func (t *Tool) OpenTo(e *Entry) {
 		}
 		return rawjson.Set(args, open.Name, more), nil
 	}
+}
+
+// Check returns the faults that can be found without a document.
+func (e *Entry) Check() Faults {
+	faults := append(schemaFaults(e.Args, e), e.settingFaults()...)
+	if e.Request != "" {
+		if len(e.Query) > 0 {
+			faults = append(faults, e.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
+		}
+		_, wrong := e.Build()
+		return append(faults, wrong...)
+	}
+	if e.Name != "" && !plainName.MatchString(e.Name) {
+		faults = append(faults, e.Fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
+	}
+	if len(e.Query) > 0 && !gjson.ParseBytes(e.Query).IsObject() {
+		faults = append(faults, e.KeyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
+	}
+	return append(faults, argFaults(e.Args, entryList, e)...)
 }

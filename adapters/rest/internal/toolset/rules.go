@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -59,10 +60,40 @@ func RuleFaults(rules []Rule) Faults {
 	return faults
 }
 
+// ruleSettings are the settings that rules give to entries. An earlier one is taken from all rules before
+// the later ones: retry depends on writes.
+var ruleSettings = []struct {
+	key  string
+	has  func(e *Entry) bool
+	take func(e, from *Entry)
+	fits func(e *Entry, from *Entry, op *openapi.Operation) bool // nil: the setting fits all operations
+}{
+	{"writes", func(e *Entry) bool { return e.Writes != nil }, func(e, from *Entry) { e.Writes = from.Writes }, nil},
+	{"output", func(e *Entry) bool { return e.Output != nil }, func(e, from *Entry) { e.Output = from.Output }, nil},
+	{"result", func(e *Entry) bool { return e.Result != "" }, func(e, from *Entry) { e.Result = from.Result }, nil},
+	{"error", func(e *Entry) bool { return e.Error+e.ErrorIf != "" }, func(e, from *Entry) { e.Error, e.ErrorIf = from.Error, from.ErrorIf }, nil},
+	{"timeout", func(e *Entry) bool { return e.Timeout != 0 }, func(e, from *Entry) { e.Timeout = from.Timeout }, nil},
+	{"retry", func(e *Entry) bool { return e.Attempts != 0 }, func(e, from *Entry) { e.Attempts = from.Attempts }, retries},
+	{"cache", func(e *Entry) bool { return e.Cache != nil }, func(e, from *Entry) { e.Cache, e.KeepFor = from.Cache, from.KeepFor }, isGet},
+	{"as", func(e *Entry) bool { return e.As != "" }, func(e, from *Entry) { e.As = from.As }, isGet},
+	{"limits", func(e *Entry) bool { return e.Limits != (ToolLimits{}) }, func(e, from *Entry) { e.Limits = from.Limits }, nil},
+}
+
+func isGet(_, _ *Entry, op *openapi.Operation) bool { return op.Method == http.MethodGet }
+
+// retries reports whether requests of an operation may be sent as often as the rule's entry, from, says.
+func retries(e, from *Entry, op *openapi.Operation) bool {
+	return from.Attempts == 1 || wire.Idempotent(op.Method) || e.SendsKey(op) || e.Writes != nil && !*e.Writes
+}
+
 // hasSettings reports whether a rule changes anything.
 func (e *Entry) hasSettings() bool {
-	return e.Name != "" || len(e.Args) > 0 || e.As != "" || e.Output != nil || e.Timeout != 0 || e.Attempts != 0 || e.Cache != nil ||
-		e.Limits != (ToolLimits{}) || e.Result != "" || e.Error != "" || e.ErrorIf != "" || e.Writes != nil
+	for _, s := range ruleSettings {
+		if s.has(e) {
+			return true
+		}
+	}
+	return e.Name != "" || len(e.Args) > 0
 }
 
 // namePart stands for the tool's original name in the Name of a rule.
@@ -125,11 +156,8 @@ func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 		}
 		fit = append(fit, &r.rules[i].Entry)
 	}
-	for _, from := range fit { // before fill, in which retry depends on writes
-		out.take(from, out.Writes == nil && from.Writes != nil, "writes", func() { out.Writes = from.Writes })
-	}
-	for _, from := range fit {
-		out.fill(from, t.Operation)
+	if len(fit) > 0 {
+		out.take(fit, t.Operation)
 	}
 	for i, item := range r.rules {
 		if !item.Match.Matches(t.Operation) {
@@ -143,39 +171,27 @@ func (r *Ruleset) Apply(t *openapi.Tool, own *Entry, shared *Shared) *Entry {
 	return out
 }
 
-// take copies the setting key of a rule's entry, from, by calling set, and copies the lines of key. If
-// can is false, take does nothing.
-func (e *Entry) take(from *Entry, can bool, key string, set func()) {
-	if !can {
-		return
-	}
-	set()
-	for name, line := range from.Lines {
-		if name == key || strings.HasPrefix(name, key+": ") {
-			e.Lines[name] = line
+// take copies each setting that the entry lacks and the operation allows from the first of the rules'
+// entries, fit, that has it, with the lines of its key.
+func (e *Entry) take(fit []*Entry, op *openapi.Operation) {
+	for _, s := range ruleSettings {
+		for _, from := range fit {
+			if s.has(e) || !s.has(from) || s.fits != nil && !s.fits(e, from, op) {
+				continue
+			}
+			s.take(e, from)
+			for name, line := range from.Lines {
+				if name == s.key || strings.HasPrefix(name, s.key+": ") {
+					e.Lines[name] = line
+				}
+			}
 		}
 	}
-}
-
-// fill copies from a rule's entry, from, each setting that e lacks and the operation allows. The caller
-// has copied Writes before.
-func (e *Entry) fill(from *Entry, op *openapi.Operation) {
-	take := func(can bool, key string, set func()) { e.take(from, can, key, set) }
-	get := op.Method == http.MethodGet
-	if from.Name != "" && e.Name == "" {
-		if _, named := e.Lines["name"]; !named {
-			e.Lines["name"] = from.Lines["name"] // package openapi sets the name
+	for _, from := range fit { // package openapi sets the name
+		if _, named := e.Lines["name"]; from.Name != "" && e.Name == "" && !named {
+			e.Lines["name"] = from.Lines["name"]
 		}
 	}
-	take(e.Output == nil && from.Output != nil, "output", func() { e.Output = from.Output })
-	take(e.Result == "" && from.Result != "", "result", func() { e.Result = from.Result })
-	take(e.Error == "" && e.ErrorIf == "" && (from.Error != "" || from.ErrorIf != ""), "error", func() { e.Error, e.ErrorIf = from.Error, from.ErrorIf })
-	take(e.Timeout == 0 && from.Timeout != 0, "timeout", func() { e.Timeout = from.Timeout })
-	repeats := from.Attempts == 1 || Repeatable(op.Method) || e.SendsKey(op) || e.Writes != nil && !*e.Writes
-	take(e.Attempts == 0 && from.Attempts != 0 && repeats, "retry", func() { e.Attempts = from.Attempts })
-	take(e.Cache == nil && from.Cache != nil && get, "cache", func() { e.Cache, e.KeepFor = from.Cache, from.KeepFor })
-	take(e.As == "" && from.As != "" && get, "as", func() { e.As = from.As })
-	take(e.Limits.Answer == 0 && from.Limits.Answer != 0, "limits", func() { e.Limits = from.Limits })
 }
 
 // Unused returns faults for rules that match no operation, and for settings that apply to none of

@@ -16,6 +16,9 @@ import (
 // each secret.
 const MaxPublishedSecrets = 100
 
+// keyHeader is the header with a key by which an API recognizes a repeated request.
+const keyHeader = "Idempotency-Key"
+
 // secretHeader reports whether a header's value is probably a secret, by the header's name. That of
 // an Idempotency-Key is not.
 func secretHeader(name string) bool {
@@ -159,17 +162,13 @@ func (e *Entry) maskedQuery() []string {
 // secretValues calls found with each configured value of a parameter that is probably a secret: by
 // the parameter's name, or because holds, unless nil, returns true for the value.
 func (t *Tool) secretValues(holds func(value string) bool, found func(p *openapi.Parameter, value string)) {
-	own := t.Shared.Args
-	if t.Entry != nil {
-		own = slices.Concat(own, t.Entry.Args)
-	}
-	for i := range own {
-		if own[i].Value == nil {
+	for _, own := range t.Args {
+		if own.Value == nil {
 			continue
 		}
 		for _, a := range t.Call.Arguments {
-			p, value := a.Parameter, gjson.ParseBytes(own[i].Value).String()
-			if a.Name == own[i].Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name) || holds != nil && holds(value)) {
+			p, value := a.Parameter, gjson.ParseBytes(own.Value).String()
+			if a.Name == own.Name && p != nil && (p.In == openapi.InQuery && secretParameter(p.Name) || p.In != openapi.InQuery && secretHeader(p.Name) || holds != nil && holds(value)) {
 				found(p, value)
 			}
 		}

@@ -19,13 +19,13 @@ func (e *Entry) settingFaults() Faults {
 	if e.Timeout < 0 {
 		add("timeout", "must not be negative")
 	}
-	if e.Attempts < 0 || e.Attempts > maxAttempts {
+	if e.Attempts < 0 || e.Attempts > MaxAttempts {
 		add("retry", "must be 1 to 10, or off")
 	}
 	if e.As != "" && e.As != "tool" && e.As != AsResource {
 		add("as", "must be tool or resource")
 	}
-	if e.Limits.Answer != 0 && e.Limits.Answer < 1<<10 {
+	if e.Limits.Answer != 0 && e.Limits.Answer < MinAnswer {
 		faults = append(faults, e.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
 	}
 	if e.KeepFor < 0 {
@@ -34,11 +34,13 @@ func (e *Entry) settingFaults() Faults {
 	return faults
 }
 
-// maxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
+// MaxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
 // says otherwise.
 const (
-	maxAttempts     = 10
+	MaxAttempts     = 10
 	DefaultAttempts = 3
+	// MinAnswer is the smallest bound of an answer, in bytes.
+	MinAnswer = 1 << 10
 )
 
 // settings returns the settings for calls of the entry's tool, whose operation is op.
@@ -57,7 +59,7 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
 	harmless := e.harmless || e.Writes != nil && !*e.Writes
-	if e.Attempts > 1 && !Repeatable(op.Method) {
+	if e.Attempts > 1 && !wire.Idempotent(op.Method) {
 		s.Repeat = harmless
 		if !harmless && !e.SendsKey(op) {
 			faults = append(faults, e.KeyFault("retry", "retry: a repeated %s may take effect twice: set writes: false if it changes nothing, or send a header Idempotency-Key", op.Method))
@@ -79,14 +81,6 @@ func Retries(attempts int) int {
 	}
 	return max(attempts-1, 0) // 0 is the default
 }
-
-// Repeatable reports whether the method is idempotent, so that a request may be sent twice.
-func Repeatable(method string) bool {
-	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
-}
-
-// keyHeader is the header with a key by which an API recognizes a repeated request.
-const keyHeader = "Idempotency-Key"
 
 // SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for
 // the key.

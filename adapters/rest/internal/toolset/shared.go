@@ -1,7 +1,6 @@
 package toolset
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
@@ -9,51 +8,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
-// Shared are the settings for parameters of all operations, as they apply to one tool.
-type Shared struct {
-	Args []Arg // from Config.Args and the rules, with the tool's names of the arguments
-	// Filled maps an argument to the key, headers or auth, that always sets the argument's place.
-	Filled map[string]string
-}
-
-// Empty reports whether no settings apply.
-func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
-
-// Confines reports whether the settings restrict the requests that clients can make.
-func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
-
-// Confines reports whether an argument's setting hides the argument from clients.
-func Confines(a Arg) bool { return a.Off || a.Value != nil }
-
-// commonFault returns a fault of an entry of Config.Args, or of the Args of a rule.
-func (a *Arg) commonFault(format string, args ...any) Fault {
-	return Fault{
-		Key:    a.where + "args: " + a.Name + ": ",
-		Line:   a.Line,
-		Text:   fmt.Sprintf(format, args...),
-		common: true,
-	}
-}
-
 // ArgFaults returns the faults in Config.Args that can be found without a document.
-func ArgFaults(args []Arg) []string {
-	var all []string
-	seen := map[string]bool{}
-	for i := range args {
-		a := &args[i]
-		add := func(format string, args ...any) { all = append(all, a.commonFault(format, args...).String()) }
-		if why := a.unusable(); why != "" {
-			add("is not a valid JSON Schema: %s", why)
-		}
-		switch {
-		case seen[a.Name]:
-			add("is given twice")
-		case a.Optional:
-			add("the ? is for added arguments: the document says what is required")
-		case a.change().Check() != "":
-			add("%s", a.change().Check())
-		}
-		seen[a.Name] = true
+func ArgFaults(args []Arg) (all []string) {
+	for _, f := range append(argFaults(args, commonList, nil), schemaFaults(args, nil)...) {
+		all = append(all, f.String())
 	}
 	return all
 }
@@ -129,11 +87,11 @@ func (c *Common) Unused() Faults {
 		if a.where != "" {
 			among = "the rule fits"
 		}
-		f := a.commonFault("no operation that %s has a parameter of that name", among)
+		text := "no operation that " + among + " has a parameter of that name"
 		if near := validate.Nearest(a.Name, c.known); near != "" {
-			f.Text += ": did you mean " + near + "?"
+			text += ": did you mean " + near + "?"
 		}
-		faults = append(faults, f)
+		faults = append(faults, a.fault(nil, text))
 	}
 	return faults
 }

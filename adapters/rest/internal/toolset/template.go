@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire/param"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
 
 // template is a JSON value with placeholders for arguments.
@@ -31,6 +32,14 @@ type part struct {
 // placeholder matches {name}, and {{name}}, which becomes the text {name}. Other braces are plain
 // text.
 var placeholder = regexp.MustCompile(`\{\{[A-Za-z_][A-Za-z0-9_.-]*\}\}|\{[A-Za-z_][A-Za-z0-9_.-]*\}`)
+
+// These match the placeholders in the template of a request.
+var (
+	inPath    = regexp.MustCompile(`\{[^{}]*\}`)
+	inQuery   = regexp.MustCompile(`\{[?&][^{}]*\}`)
+	variable  = regexp.MustCompile(`^([a-zA-Z0-9_.-]+)(\*?)$`)
+	wholePair = regexp.MustCompile(`^\{([a-zA-Z0-9_.-]+)(\*?)\}$`)
+)
 
 // maxNesting bounds the depth of templates.
 const maxNesting = 50
@@ -136,14 +145,6 @@ func (t *template) append(dst []byte, values map[string]gjson.Result) ([]byte, b
 	return append(dst, end), true
 }
 
-func (e *Entry) bodyFault(err error) Fault {
-	at := ""
-	if wrong, ok := errors.AsType[*templateFault](err); ok {
-		at = wrong.path
-	}
-	return e.KeyFault("body"+at, "body %s", err)
-}
-
 // args returns the names of the template's arguments, each once.
 func (t *template) args() []string {
 	var all []string
@@ -180,4 +181,85 @@ func (t *template) text(values map[string]gjson.Result) string {
 		}
 	}
 	return s
+}
+
+// valuesOf returns the arguments by name.
+func valuesOf(args []byte) map[string]gjson.Result {
+	values := map[string]gjson.Result{}
+	gjson.ParseBytes(args).ForEach(func(k, v gjson.Result) bool {
+		values[k.String()] = v
+		return true
+	})
+	return values
+}
+
+// setFallbacks records the defaults that replace missing arguments within other text, in a header
+// or the query. of returns an argument's default.
+func (t *template) setFallbacks(of func(name string) gjson.Result) {
+	for i := range t.parts {
+		if p := &t.parts[i]; p.arg != "" && !t.asGiven {
+			p.fallback = of(p.arg)
+		}
+	}
+	for _, inner := range t.inner {
+		inner.setFallbacks(of)
+	}
+}
+
+// header returns the text of a header or a query parameter. It reports false if an argument without
+// a default is missing: nothing is sent then, since a text with a gap, such as the Idempotency-Key
+// "order-", would be the same for different calls.
+func (t *template) header(values map[string]gjson.Result) (string, bool) {
+	s := ""
+	for _, p := range t.parts {
+		s += p.literal
+		if p.arg == "" {
+			continue
+		}
+		v := values[p.arg]
+		if v.Type == gjson.Null { // null counts as missing
+			v = p.fallback
+		}
+		if v.Type == gjson.Null {
+			return "", false
+		}
+		s += TextOf(v)
+	}
+	return s, true
+}
+
+// flat reports whether the value is a scalar or, if list is set, a list of scalars.
+func (t *template) flat(list bool) bool {
+	switch {
+	case t.raw != nil:
+		return string(t.raw) != "null"
+	case t.isList:
+		return list && !slices.ContainsFunc(t.inner, func(inner *template) bool { return !inner.flat(false) })
+	}
+	return !t.object
+}
+
+// sent returns the value of a query parameter as JSON. It reports false if an argument is missing,
+// so that the parameter is not sent. A list leaves out items whose argument is missing.
+func (t *template) sent(values map[string]gjson.Result) ([]byte, bool) {
+	switch {
+	case t.raw != nil:
+		return t.raw, true
+	case t.asGiven:
+		v := values[t.parts[0].arg]
+		return []byte(v.Raw), v.Type != gjson.Null
+	case !t.isList:
+		text, ok := t.header(values)
+		return []byte(rawjson.Quote(text)), ok
+	}
+	out := []byte{'['}
+	for _, inner := range t.inner {
+		if item, ok := inner.sent(values); ok {
+			if len(out) > 1 {
+				out = append(out, ',')
+			}
+			out = append(out, item...)
+		}
+	}
+	return append(out, ']'), true
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -73,7 +75,7 @@ type Bytes int64
 
 // ToolLimits are the limits of one tool's calls. 0 means the API's limit.
 type ToolLimits struct {
-	Answer Bytes `yaml:"answer"` // bounds the text of one result
+	Answer Bytes `yaml:"answer" min:"1B"` // bounds the text of one result
 }
 
 // Arg is a new argument of a tool, or a change to one. An argument that the operation lacks is new
@@ -100,113 +102,18 @@ type Arg struct {
 	where string // prefix of its faults: the rule that has the argument, or empty
 }
 
-// Fault is a fault in the configuration of tools, of arguments for all operations, of rules or of
-// expose.
-type Fault struct {
-	Key  string // such as "issues/lock: args: owner: "
-	Line int    // in the configuration; 0 if unknown
-	Text string // the fault
-
-	common bool // the fault is in no entry of Config.Tools
-}
-
-// String returns the fault as operators read it.
-func (f Fault) String() string {
-	if f.common {
-		return f.Key + f.Text
+// declares reports whether the argument's schema has a type, or a keyword in place of a type.
+func (a *Arg) declares() bool {
+	if string(a.Schema) == "{}" { // the type any
+		return true
 	}
-	return "tools: " + f.Key + f.Text
-}
-
-// Faults is an error with a line for each fault.
-type Faults []Fault
-
-func (f Faults) Error() string {
-	lines := make([]string, len(f))
-	for i, one := range f {
-		lines[i] = one.String()
-	}
-	return strings.Join(lines, "\n")
-}
-
-// Fault returns a fault of the whole entry.
-func (e *Entry) Fault(format string, args ...any) Fault {
-	return Fault{
-		Key:  e.Key + ": ",
-		Line: e.Line,
-		Text: fmt.Sprintf(format, args...),
-	}
-}
-
-// KeyFault returns a fault of one of the entry's keys. key is as in Lines.
-func (e *Entry) KeyFault(key, format string, args ...any) Fault {
-	return Fault{
-		Key:  e.Key + ": ",
-		Line: e.LineOf(key),
-		Text: fmt.Sprintf(format, args...),
-	}
-}
-
-// LineOf returns the line of a key as in Lines, or of the nearest outer key with a known line.
-func (e *Entry) LineOf(key string) int {
-	for {
-		if line := e.Lines[key]; line > 0 {
-			return line
-		}
-		i := strings.LastIndex(key, ": ")
-		if i < 0 {
-			return e.Line
-		}
-		key = key[:i]
-	}
-}
-
-func (e *Entry) argFault(a *Arg, format string, args ...any) Fault {
-	return Fault{
-		Key:  e.Key + ": args: " + a.Name + ": ",
-		Line: a.Line,
-		Text: fmt.Sprintf(format, args...),
-	}
+	return slices.ContainsFunc([]string{"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"}, func(key string) bool {
+		return gjson.GetBytes(a.Schema, gjson.Escape(key)).Exists()
+	})
 }
 
 // plainName is a name that every model provider accepts.
 var plainName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
-
-// Check returns the faults that can be found without a document.
-func (e *Entry) Check() Faults {
-	var faults Faults
-	for i := range e.Args {
-		if why := e.Args[i].unusable(); why != "" {
-			faults = append(faults, e.argFault(&e.Args[i], "is not a valid JSON Schema: %s", why))
-		}
-	}
-	faults = append(faults, e.settingFaults()...)
-	if e.Request != "" {
-		if len(e.Query) > 0 {
-			faults = append(faults, e.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))
-		}
-		_, wrong := e.Build()
-		return append(faults, wrong...)
-	}
-	if e.Name != "" && !plainName.MatchString(e.Name) {
-		faults = append(faults, e.Fault("name must have 1 to 64 letters, digits, '_', '.' and '-'"))
-	}
-	if len(e.Query) > 0 && !gjson.ParseBytes(e.Query).IsObject() {
-		faults = append(faults, e.KeyFault("query", "query must be a mapping of parameters to values, such as { since: \"{since}\" }"))
-	}
-	for i := range e.Args {
-		a := &e.Args[i]
-		switch {
-		case a.Optional && !a.declares():
-			faults = append(faults, e.argFault(a, "the ? is for tools with a request, and for added arguments with a type: the document says what is required"))
-		case !plainName.MatchString(a.Name) && a.declares():
-			faults = append(faults, e.argFault(a, "the name of an argument has 1 to 64 letters, digits, '_', '.' and '-'"))
-		case a.change().Check() != "":
-			faults = append(faults, e.argFault(a, "%s", a.change().Check()))
-		}
-	}
-	return faults
-}
 
 // unusable says why the argument's schema is invalid; empty if it is valid.
 func (a *Arg) unusable() string {
@@ -220,6 +127,9 @@ func (a *Arg) unusable() string {
 	}
 	return strings.Join(strings.Fields(wrong.Err.Error()), " ")
 }
+
+// Methods are the methods of requests, and whether they have bodies.
+var Methods = map[string]bool{"GET": false, "HEAD": false, "OPTIONS": false, "DELETE": false, "POST": true, "PUT": true, "PATCH": true}
 
 // types are the types of JSON Schema, without null.
 var types = []string{"string", "integer", "number", "boolean", "object", "array"}
@@ -272,3 +182,52 @@ func ParseArg(text string) (schema, def json.RawMessage, err error) {
 	}
 	return schema, def, nil
 }
+
+// Tool is a tool as clients see it, with what turns its calls into requests.
+type Tool struct {
+	*openapi.Tool
+	// Call is the tool for package wire. If Prepare is set, Call has the Arguments of the request,
+	// and its InputSchema, which package tools sets, is the one for clients.
+	Call *openapi.Tool
+	// Prepare, unless nil, turns the checked arguments of a client into those of the request.
+	Prepare       func(args []byte) ([]byte, error)
+	Result        string // gjson path to the part of an answer that is the result; empty means all
+	Picks         bool   // the tool has PickArg
+	OutputOmitted bool   // the tool has no output schema, since the list was too long
+	Entry         *Entry // the tool's entry in the configuration, or nil
+	Published     *Entry // the tool's entry in a catalogue, or nil
+	// Hidden maps each argument whose place the entry sets, and which clients do not see, to the
+	// entry's key for the place: headers, query or body.
+	Hidden map[string]string
+	// Args are what the configuration says about the arguments, at most one Arg for each. Those of
+	// Config.Args and rules come first. Filled is as in Shared.
+	Args     []Arg
+	Filled   map[string]string
+	Settings wire.Settings
+}
+
+// Reads reports whether calls change nothing. If the configuration says nothing, the method decides.
+// A hint of a document or a catalogue can make the result false, but not true: its author does not
+// decide for the operator.
+func (t *Tool) Reads() bool {
+	if t.Entry != nil && t.Entry.Writes != nil {
+		return !*t.Entry.Writes
+	}
+	return t.Annotations.ReadOnly && slices.Contains([]string{"GET", "HEAD", "OPTIONS"}, t.Operation.Method)
+}
+
+// Shared are the settings for parameters of all operations, as they apply to one tool.
+type Shared struct {
+	Args []Arg // from Config.Args and the rules, with the tool's names of the arguments
+	// Filled maps an argument to the key, headers or auth, that always sets the argument's place.
+	Filled map[string]string
+}
+
+// Empty reports whether no settings apply.
+func (s *Shared) Empty() bool { return len(s.Args) == 0 && len(s.Filled) == 0 }
+
+// Confines reports whether the settings restrict the requests that clients can make.
+func (s *Shared) Confines() bool { return slices.ContainsFunc(s.Args, Confines) }
+
+// Confines reports whether an argument's setting hides the argument from clients.
+func Confines(a Arg) bool { return a.Off || a.Value != nil }

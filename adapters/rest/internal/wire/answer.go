@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/text/encoding/htmlindex"
 
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
 )
@@ -22,22 +21,6 @@ func (s *Source) statusLine(status int, p *Plan) string {
 
 func statusText(status int) string {
 	return strings.TrimSuffix(fmt.Sprint(status, " ", http.StatusText(status)), " ")
-}
-
-// errorEnd is the end of a CallToolResult with isError.
-const errorEnd = `],"isError":true}`
-
-// errorResult returns a CallToolResult with isError.
-func errorResult(text []byte) []byte {
-	return append(appendText([]byte(`{"content":[`), text), errorEnd...)
-}
-
-// IsError reports whether a result of Call has isError. It looks at the end only, since results may be large.
-func IsError(result []byte) bool { return bytes.HasSuffix(result, []byte(errorEnd)) }
-
-// appendText appends a text block.
-func appendText(dst, text []byte) []byte {
-	return append(rawjson.AppendText(append(dst, `{"type":"text","text":`...), text), '}')
 }
 
 // result returns the CallToolResult of an answer.
@@ -56,24 +39,6 @@ func (s *Source) result(c *Call, p *Plan, a *answer) []byte {
 		return s.textResult(c, a)
 	}
 	return s.binaryResult(c, p, kind, a)
-}
-
-// looksJSON reports whether a text begins as a JSON object or array does.
-func looksJSON(b []byte) bool {
-	b = bytes.TrimSpace(b)
-	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
-}
-
-// maxDepth bounds the depth of JSON. Deeper JSON is treated as text.
-const maxDepth = 500
-
-// usable reports whether a body is JSON, or the beginning of JSON. It must run before recursive
-// readers such as gjson.
-func usable(b []byte, a *answer) bool {
-	if !a.more {
-		return jsonrpc.Valid(b, maxDepth) && utf8.Valid(b)
-	}
-	return !rawjson.Deeper(b, maxDepth) && (looksJSON(b) || jsonrpc.Valid(b, maxDepth))
 }
 
 // isText reports whether content of a media type is text.
@@ -116,9 +81,6 @@ func (s *Source) headResult(c *Call, p *Plan, a *answer) []byte {
 	return s.finish(c, nil, appendText([]byte(`{"content":[`), text), "", text)
 }
 
-// maxLine bounds the bytes of a header's value that a result shows.
-const maxLine = 1000
-
 // textResult returns the result of an answer that is text.
 func (s *Source) textResult(c *Call, a *answer) []byte {
 	body := s.mask(decoded(a))
@@ -153,14 +115,6 @@ func (s *Source) finish(c *Call, a *answer, dst []byte, note string, text []byte
 		dst = s.appendStructured(dst, c, rawjson.AppendText(make([]byte, 0, quotedSize(text)), text))
 	}
 	return append(dst, '}')
-}
-
-// note says why the answer is incomplete; empty if it is complete.
-func (a *answer) note() string {
-	if !a.more {
-		return ""
-	}
-	return "The answer " + a.why + ": what is shown is its beginning."
 }
 
 // decoded returns the body in UTF-8. It decodes from the charset in Content-Type. If that is missing or
@@ -241,21 +195,4 @@ func (s *Source) streamResult(c *Call, a *answer) []byte {
 	whole := *a
 	whole.more = false // each part that arrived is complete
 	return s.jsonResult(c, append(all, ']'), &whole)
-}
-
-// beginResult returns the beginning of a result, with room bytes reserved.
-func beginResult(room int) []byte {
-	return append(make([]byte, 0, room+resultRoom), `{"content":[`...)
-}
-
-// resultRoom is the space for the rest of a result without notes.
-const resultRoom = 256
-
-// quotedSize estimates the size of a text as a JSON string, in bytes.
-func quotedSize(b []byte) int {
-	n := len(b) + 2
-	for _, c := range []byte("\"\\\n") {
-		n += bytes.Count(b, []byte{c})
-	}
-	return n
 }

@@ -67,7 +67,11 @@ func keyOf(p *Plan) cacheKey {
 		b.WriteString(p.settings.KeepFor.String() + "\n")
 	}
 	for _, u := range p.uses {
-		fmt.Fprintf(&b, "%s %q %q %p %q\n", u.place, u.name, u.value, u.tokens, u.scopes)
+		number := uint64(0)
+		if u.tokens != nil {
+			number = u.tokens.number
+		}
+		fmt.Fprintf(&b, "%s %q %q %d %q\n", u.place, u.name, u.value, number, u.scopes)
 		if s := p.subject; u.from.Exchange != "" && s != nil { // no caller gets the answer for another caller's token
 			fmt.Fprintf(&b, "%q %q %q\n", s.Principal, s.Issuer, s.Token)
 		}

@@ -21,7 +21,7 @@ func (s *Source) Call(ctx context.Context, c *Call) ([]byte, error) {
 		return result, err
 	}
 	result = s.result(c, p, a)
-	if s.cache == nil {
+	if s.budget.cache == nil {
 		a.free()
 	}
 	return result, nil
@@ -71,19 +71,19 @@ func (s *Source) perform(ctx context.Context, c *Call) (p *Plan, a *answer, wron
 
 // exchange gets the answer to a request from the cache or the server.
 func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error) {
-	cacheable := s.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
+	cacheable := s.budget.cache != nil && !c.Settings.Uncached && p.Method == http.MethodGet && p.Body == nil
 	var k *cached
 	ask := p
 	if cacheable {
 		var fresh bool
-		if k, fresh = s.cache.get(p, time.Now()); fresh {
+		if k, fresh = s.budget.cache.get(p, time.Now()); fresh {
 			return k.answer, nil
 		}
 		if k != nil && p.Header.Get("If-None-Match") == "" && p.Header.Get("If-Modified-Since") == "" {
 			ask = k.conditional(p)
 		}
 	}
-	leave, err := s.enter(ctx)
+	leave, err := s.budget.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 	}
 	if ask != p && res.StatusCode == http.StatusNotModified {
 		drain(res)
-		return s.cache.renew(p, k, res.Header, asked), nil
+		return s.budget.cache.renew(p, k, res.Header, asked), nil
 	}
 	a, err := s.read(ctx, res, c.Progress)
 	switch {
@@ -103,10 +103,10 @@ func (s *Source) exchange(ctx context.Context, p *Plan, c *Call) (*answer, error
 		return nil, err
 	case cacheable:
 		if !c.Settings.fails(a) {
-			s.cache.put(p, a, asked)
+			s.budget.cache.put(p, a, asked)
 		}
-	case s.cache != nil && a.status < 400 && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, p.Method):
-		s.cache.forget(p.URL)
+	case s.budget.cache != nil && a.status < 400 && !slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions}, p.Method):
+		s.budget.cache.forget(p.URL)
 	}
 	return a, nil
 }

@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/internal/auth/assertion"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/oauth/login"
 )
 
 // Client is an OAuth client that gets tokens for itself (RFC 6749, section 4.4), or with which a
@@ -166,6 +164,7 @@ func (r *Reach) tokenSchemes() []*openapi.SecurityScheme {
 // tokens gets the tokens for requests with one credential.
 type tokens struct {
 	by        remote.Authorizer
+	number    uint64 // of the tokens with the same budget, whose cache must not confuse them
 	hide      func(string)
 	last      atomic.Pointer[string] // the token that was hidden last
 	warnLogin func()                 // logs that a sign-in is missing; nil if none is needed
@@ -201,88 +200,4 @@ func publicError(err error) error {
 		return errors.New(f.Public)
 	}
 	return err
-}
-
-// openTokens opens the token sources of credentials. Credentials with the same client and endpoint
-// share a source.
-func (s *Source) openTokens() (wrong error) {
-	type key struct {
-		client *Client
-		at     string
-	}
-	all := map[key]*tokens{}
-	s.reach.keys.each(func(u *use) {
-		if !u.gets || wrong != nil {
-			return
-		}
-		k := key{u.from.Client, u.at.String()}
-		if all[k] == nil {
-			t := &tokens{hide: s.hide}
-			var end func()
-			if t.by, end, wrong = s.authorizer(&u.from, u.at); wrong != nil {
-				return
-			}
-			if u.from.Login {
-				t.warnLogin = sync.OnceFunc(func() { s.log.Warn("calls need a sign-in", "err", "run 'mcp-bridge login "+s.o.Name+"'") })
-			}
-			all[k] = t
-			inner := s.closeIdle
-			s.closeIdle = func() {
-				end()
-				inner()
-			}
-		}
-		u.tokens = all[k]
-	})
-	return wrong
-}
-
-// authorizer returns the token source of a credential. end closes it.
-func (s *Source) authorizer(c *Credential, at endpoint) (by remote.Authorizer, end func(), err error) {
-	o := oauth.Options{
-		Settings: c.settings(),
-		Server:   &url.URL{Scheme: "https"},
-		Log:      s.log,
-	}
-	switch home := s.reach.home.URL; {
-	case c.Login: // the same address as in SignIn
-		o.Server, err = url.Parse(s.o.BaseURL)
-	case home != nil:
-		o.Server = home
-	}
-	if err != nil {
-		return nil, nil, errors.New("base_url is not a URL")
-	}
-	if o.Issuer == "" && !c.Login {
-		o.Client.TokenURL = at.String() // the endpoint may be from the document
-		o.Transport = tripper(func(r *http.Request) (*http.Response, error) { return s.client(false, s.reach.guard(at)).Do(r) })
-	} else {
-		out := s.o.HTTP
-		out.URL = o.Server.String()
-		if o.Transport, err = remote.Outward(out, o.Private, o.Trusted()...); err != nil {
-			return nil, nil, err
-		}
-	}
-	if !c.Login {
-		m := oauth.NewMachine(o)
-		return m, m.Close, nil
-	}
-	p, err := login.NewOwn(login.Options{Options: o, Command: "mcp-bridge login " + s.o.Name})
-	if err != nil {
-		return nil, nil, fmt.Errorf("credentials: login: %w", err)
-	}
-	return p, p.Close, nil
-}
-
-// tripper is a function as an http.RoundTripper.
-type tripper func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (t tripper) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := t(r)
-	if err != nil && res != nil {
-		_ = res.Body.Close()
-		res = nil
-	}
-	return res, err
 }

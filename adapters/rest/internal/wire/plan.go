@@ -224,3 +224,19 @@ func (p *Plan) String() string {
 	}
 	return string(p.mask([]byte(b.String())))
 }
+
+// replace sets a header, and removes headers that a server may take for the same one.
+func replace(h http.Header, name string, values []string) {
+	maps.DeleteFunc(h, func(other string, _ []string) bool { return openapi.SameHeader(other, name) })
+	h[name] = values
+}
+
+// Idempotent reports whether a request with the method may be sent twice.
+func Idempotent(method string) bool {
+	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, method)
+}
+
+// repeatable reports whether the request may be sent twice.
+func (p *Plan) repeatable() bool {
+	return Idempotent(p.Method) || p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
+}

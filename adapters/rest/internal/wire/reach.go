@@ -230,5 +230,3 @@ func (r *Reach) refusal(p *Plan, c *Call, at endpoint, forward map[string]string
 	}
 	return param.Refuse("was not sent: the document names the server %s, and was read from another one. Credentials and other configured values do not go there; the operator of the bridge can allow it with base_url or trusted", originOf(at.URL))
 }
-
-func (s *Source) Reach() *Reach { return s.reach }

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -16,10 +17,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/sign"
 	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/cut"
 )
-
-// errTimeout ends a call that takes too long.
-var errTimeout = errors.New("no answer in time")
 
 const (
 	firstPause = 250 * time.Millisecond // before the first retry
@@ -33,7 +32,7 @@ const (
 func (s *Source) send(ctx context.Context, p *Plan) (*http.Response, error) {
 	refreshed := false
 	for tries := 0; ; {
-		if err := s.waitForRate(ctx); err != nil {
+		if err := s.budget.waitForRate(ctx); err != nil {
 			return nil, err
 		}
 		res, used, count, err := s.attempt(ctx, p)
@@ -97,7 +96,7 @@ func (s *Source) attempt(ctx context.Context, p *Plan) (res *http.Response, show
 		return nil, nil, count, err
 	}
 	r = p.resigned(r)
-	settle, err := s.breakers.allow(r.URL.Host)
+	settle, err := s.budget.breakers.allow(r.URL.Host)
 	if err != nil {
 		return nil, shown, count, err
 	}
@@ -166,12 +165,6 @@ type redirect struct {
 
 func (r *redirect) Error() string { return "it redirects" }
 
-// repeatable reports whether a request may be sent twice.
-func (p *Plan) repeatable() bool {
-	return slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete}, p.Method) ||
-		p.Header.Get("Idempotency-Key") != "" || p.settings.Repeat
-}
-
 // after returns how long to wait after that number of tries, and whether another try may help.
 func after(tries int, res *http.Response, err error) (time.Duration, bool) {
 	wait := backoff.Grown(firstPause, maxPause, tries)
@@ -223,4 +216,19 @@ func causeOf(ctx context.Context, err error) string {
 		return "could not be reached"
 	}
 	return "broke off or did not speak HTTP"
+}
+
+// maxHookDetail bounds the text of a hook's error in the log, in bytes.
+const maxHookDetail = 500
+
+// hookDetail returns a hook's own error text for the log. Only here, values of the hook's environment
+// are masked as well: an answer may well contain such a value, for example the name of a region.
+func (s *Source) hookDetail(hook *sign.HookError) string {
+	var own []string
+	for _, c := range s.o.credentials() {
+		if c.Hook != nil {
+			own = slices.AppendSeq(own, maps.Values(c.Hook.Env))
+		}
+	}
+	return cut.Head(s.secrets.With(long(own)...).Bytes([]byte(hook.Detail)), maxHookDetail)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/httpio"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // newDoor makes the verifier of keys and tokens; nil without access rules. The fault is the reason
@@ -38,7 +39,8 @@ func newDoor(c *config.Config, f *front.Front, log *slog.Logger) (door *auth.Aut
 	}
 	var issuers []token.Issuer
 	for i := range c.OAuth {
-		o := &c.OAuth[i]
+		o := c.OAuth[i]
+		setting.Fill(&o)
 		issuer := token.Issuer{
 			URL:        o.Issuer,
 			Audience:   o.Audience,

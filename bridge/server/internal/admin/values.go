@@ -41,9 +41,6 @@ const (
 	FromFlag    = "flag"
 )
 
-// depends has the defaults that depend on the kind of server.
-var depends = map[string]string{"cache.lists": "1m, 5s", "rest.refresh": "2s, 5m"}
-
 // fileValues returns the settings of the file in effect, without the settings of its servers.
 func fileValues(c *config.Config) []Value {
 	v := values{c: c}
@@ -62,9 +59,8 @@ func serverValues(c *config.Config, name string) []Value {
 	standard.Share, standard.Prefix = config.ShareSession, name+c.Separator
 	now := s
 	now.Offer = cmp.Or(s.Offer, c.Offer)
-	if standard.Offer = c.Offer; now.Limits.Queue == 0 {
-		now.Limits.Queue = now.Limits.Calls
-	}
+	standard.Offer = c.Offer
+	now.Limits.Queue = s.Limits.Complete().Queue
 	v := values{c: c, server: name}
 	v.fields("", reflect.ValueOf(now), reflect.ValueOf(standard), false)
 	return v.all
@@ -87,12 +83,12 @@ func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
 		if key != "" {
 			below = key + "." + below
 		}
-		v.walk(below, value.FieldByIndex(f.Index), standard.FieldByIndex(f.Index), zero)
+		v.walk(below, f, value.FieldByIndex(f.Index), standard.FieldByIndex(f.Index), zero)
 	}
 }
 
-// walk adds the setting of a key, or the settings below the key.
-func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
+// walk adds the setting of a key and its field, or the settings below the key.
+func (v *values) walk(key string, f *setting.Field, value, standard reflect.Value, zero bool) {
 	if value.Kind() == reflect.Pointer {
 		if value.IsNil() {
 			return // another kind of server, or an unset part
@@ -104,15 +100,15 @@ func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 			v.add(Value{Key: key, Value: "off"}, false)
 			return
 		}
-		if known, ok := config.Standard(value.Type()); ok {
+		if known, ok := setting.Standard(value.Type()); ok {
 			standard, zero = known, true
 		}
 		v.fields(key, value, standard, zero)
 		return
 	}
 	if zero && value.IsZero() && value.Kind() != reflect.Bool {
-		if value = standard; value.IsZero() {
-			v.add(Value{Key: key, Value: cmp.Or(depends[key], "none")}, true)
+		if value = standard; value.IsZero() || f.Usually != "" {
+			v.add(Value{Key: key, Value: cmp.Or(f.Usually, "none")}, true)
 			return
 		}
 	}

@@ -102,7 +102,7 @@ func TestValues(t *testing.T) {
 		{web, Value{Key: "http.transport", Value: "auto", From: FromDefault}},
 		{web, Value{Key: "breaker.failures", Value: "3", From: FromFile, Line: 19}},
 		{web, Value{Key: "breaker.pause", Value: "5s", From: FromDefault}},
-		{web, Value{Key: "cache.lists", Value: "1m, 5s", From: FromDefault}},
+		{web, Value{Key: "cache.lists", Value: "1m for rest, else 5s", From: FromDefault}},
 		{web, Value{Key: "cache.bytes", Value: "16777216", From: FromDefault}},
 		{web, Value{Key: "idle_stop", Value: "off", From: FromDefault}},
 		{web, Value{Key: "share", Value: "session", From: FromDefault}},
