@@ -58,7 +58,7 @@ func TestValidate(t *testing.T) {
 		{Rule{}, "approve: item 1: tools is empty"},
 		{Rule{Tools: []string{"*"}, Ask: []string{"user"}}, `approve: item 1: ask is "user": must be client or console`},
 		{Rule{Tools: []string{"*"}, Ask: []string{"client", "client"}}, "approve: item 1: ask has client twice"},
-		{Rule{Tools: []string{"*"}, Timeout: time.Hour}, "approve: item 1: timeout is 1h0m0s: must be 1s to 10m0s"},
+		{Rule{Tools: []string{"*"}, Timeout: time.Hour}, "approve: item 1: timeout is 1h: must be 1s to 10m"},
 		{Rule{Tools: []string{"*"}, Timeout: time.Millisecond}, "approve: item 1: timeout is 1ms: must be"},
 		{Rule{Tools: []string{"*"}, Remember: "always"}, `approve: item 1: remember is "always"`},
 	} {

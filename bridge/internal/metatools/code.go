@@ -16,7 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/script"
 )
 
-// Scripts runs the scripts of RunCode. See script.Scripts.
+// Scripts runs the scripts of script.Tool. See script.Scripts.
 type Scripts interface {
 	Run(ctx context.Context, code string, to script.Caller) (script.Result, error)
 }
