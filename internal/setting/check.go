@@ -116,14 +116,7 @@ func (f *Field) faults(v reflect.Value, zero bool, texts Texts) (all []error) {
 		}
 		return all
 	case reflect.Map:
-		for _, name := range v.MapKeys() {
-			if f.Names == "" {
-				break
-			}
-			if _, err := texts[f.Names](name.String()); err != nil {
-				all = append(all, err)
-			}
-		}
+		all = f.names(v, texts)
 	default:
 		if zero || !v.IsZero() {
 			return f.fault(v, texts)
@@ -131,6 +124,24 @@ func (f *Field) faults(v reflect.Value, zero bool, texts Texts) (all []error) {
 	}
 	for i, err := range all {
 		all[i] = fmt.Errorf("%s: %w", f.Key, err)
+	}
+	return all
+}
+
+// names returns the faults of the names in a table.
+func (f *Field) names(v reflect.Value, texts Texts) (all []error) {
+	if f.Names == "" {
+		return nil
+	}
+	var names []string
+	for _, name := range v.MapKeys() {
+		names = append(names, name.String())
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if _, err := texts[f.Names](name); err != nil {
+			all = append(all, err)
+		}
 	}
 	return all
 }
