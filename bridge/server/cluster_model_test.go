@@ -58,7 +58,7 @@ func TestUnwritten(t *testing.T) {
 		owner, other := w.whole[0], w.whole[1]
 		p.cut(owner, refuses)
 		p.begin(0, owner)
-		if len(p.clients) != 1 || w.has(session.Key(p.clients[0].id)) {
+		if len(p.clients) != 1 || w.store.Has(session.Key(p.clients[0].id)) {
 			t.Fatal("no session began that the store does not have")
 		}
 		var replies []*wiretest.Reply
@@ -149,20 +149,13 @@ func playWhole(t *testing.T, steps []int) string {
 	p.settle()
 	p.finish()
 	w.end()
-	if p.fault == "" && w.left() > 0 {
-		p.fault = fmt.Sprintf("%d records are left", w.left())
+	if p.fault == "" && len(w.store.Records()) > 0 {
+		p.fault = fmt.Sprintf("%d records are left", len(w.store.Records()))
 	}
 	if p.fault != "" {
 		return "at the end: " + p.fault
 	}
 	return ""
-}
-
-// left returns how many records the store has.
-func (w *world) left() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.records)
 }
 
 // start starts an instance with a child process of its own.
@@ -308,7 +301,7 @@ func (w *wholePlay) begin(x int, at *wholeOne) {
 	case r.Status() == http.StatusOK && r.Header("Mcp-Session-Id") != "":
 		c.id = r.Header("Mcp-Session-Id")
 		// An instance whose last beat has failed writes it later.
-		c.firm = c.firm && w.w.calm() && w.w.has(session.Key(c.id))
+		c.firm = c.firm && w.w.calm() && w.w.store.Has(session.Key(c.id))
 		c.loose = !c.firm && w.w.parted()
 		w.clients = append(w.clients, c)
 	case r.Status() != http.StatusServiceUnavailable:
@@ -418,7 +411,7 @@ func (w *wholePlay) wipe(x int) {
 	w.unsure = time.Now().Add(wholeLease)
 	switch x % 4 {
 	case 0:
-		world.jump()
+		world.store.EndLeases()
 		return
 	case 2:
 		world.wipe(nil)
@@ -431,7 +424,7 @@ func (w *wholePlay) wipe(x int) {
 			held = held || w.s.instance.node.Holds(session.Key(c.id))
 		}
 		c.firm, c.gone = false, c.gone || !held // what nobody has, nobody puts again
-		if x%4 == 3 && world.has(session.Key(c.id)) {
+		if x%4 == 3 && world.store.Has(session.Key(c.id)) {
 			c.deleted = false // an old file has it, perhaps as that of an instance which has died since
 			for _, k := range w.calls {
 				k.late = k.late && k.of != c // it may have waited for the store
