@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
@@ -126,7 +125,8 @@ type View struct {
 var (
 	_ session.Store    = (*View)(nil)
 	_ cluster.Registry = (*View)(nil)
-	_ bridge.Owners    = (*View)(nil)
+	_ Tasks            = (*View)(nil)
+	_ Webhooks         = Hooks{}
 )
 
 // As returns the store as an instance with a secret reaches it. way may be nil: then nothing fails.
@@ -277,7 +277,7 @@ func (v *View) Leave(ctx context.Context, id string) error {
 	})
 }
 
-// Note implements bridge.Owners.
+// Note implements Tasks.
 func (v *View) Note(ctx context.Context, server, id, principal string) error {
 	return v.locked(ctx, "note", "", func(s *Store) error {
 		s.tasks[task{server, id, principal}] = true
@@ -285,7 +285,7 @@ func (v *View) Note(ctx context.Context, server, id, principal string) error {
 	})
 }
 
-// Noted implements bridge.Owners.
+// Noted implements Tasks.
 func (v *View) Noted(ctx context.Context, server, principal string, ids []string) ([]bool, error) {
 	noted := make([]bool, len(ids))
 	if err := v.locked(ctx, "noted", "", func(s *Store) error {
@@ -305,7 +305,7 @@ type Hooks struct{ v *View }
 // Hooks returns the webhooks.
 func (v *View) Hooks() Hooks { return Hooks{v} }
 
-// Next numbers the next webhook of a server.
+// Next implements Webhooks.
 func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
 	var n int64
 	if err := h.v.locked(ctx, "next", "", func(s *Store) error {
@@ -319,7 +319,7 @@ func (h Hooks) Next(ctx context.Context, server string) (int64, error) {
 	return n, nil
 }
 
-// Put stores the body of the webhook n, unless the store has a later one.
+// Put implements Webhooks.
 func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
 	return h.v.locked(ctx, "hook", "", func(s *Store) error {
 		if k := s.hooks[server]; n >= k.number {
@@ -329,7 +329,7 @@ func (h Hooks) Put(ctx context.Context, server string, n int64, body []byte) err
 	})
 }
 
-// Get returns the last webhook of a server.
+// Get implements Webhooks.
 func (h Hooks) Get(ctx context.Context, server string) (int64, []byte, error) {
 	var last hook
 	if err := h.v.locked(ctx, "hooked", "", func(s *Store) error {

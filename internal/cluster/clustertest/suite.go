@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/bridge/session/sessiontest"
 	"github.com/mcp-bridge/bridge/internal/cluster"
@@ -19,8 +18,14 @@ import (
 type Shared struct {
 	Sessions session.Store
 	Registry cluster.Registry
-	Tasks    bridge.Owners
+	Tasks    Tasks
 	Hooks    Webhooks // of the server "flows"
+}
+
+// Tasks knows whose the tasks of servers are.
+type Tasks interface {
+	Note(ctx context.Context, server, task, principal string) error
+	Noted(ctx context.Context, server, principal string, tasks []string) ([]bool, error)
 }
 
 // Webhooks has the last webhook of each server.
@@ -122,7 +127,7 @@ func members(t *testing.T, a, b cluster.Registry) {
 }
 
 // tasks plays that one instance notes whose tasks are, and another one asks (S-042).
-func tasks(t *testing.T, a, b bridge.Owners) {
+func tasks(t *testing.T, a, b Tasks) {
 	ctx := t.Context()
 	noted := func(server, principal string, want ...bool) {
 		t.Helper()
