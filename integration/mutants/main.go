@@ -26,6 +26,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -75,7 +76,11 @@ func command(ctx context.Context, args []string) error {
 	f := flag.NewFlagSet("mutants", flag.ContinueOnError)
 	file := f.String("list", "integration/mutants/list.txt", "file of the list")
 	update := f.Bool("update", false, "try all mutants, and write the list")
-	only := f.String("only", "", "use only mutants of packages whose names contain this")
+	only := regexp.MustCompile("")
+	f.Func("only", "use only mutants of packages that match this `expression`", func(text string) (err error) {
+		only, err = regexp.Compile(text)
+		return err
+	})
 	workers := f.Int("p", 2, "how many tests run at once")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -94,7 +99,7 @@ func command(ctx context.Context, args []string) error {
 		return err
 	}
 	r := &run{root: root, folder: folder, workers: *workers, own: map[string]*binary{}}
-	if err := r.make(*only); err != nil {
+	if err := r.make(only); err != nil {
 		return err
 	}
 	if err := r.compile(ctx); err != nil {
@@ -105,13 +110,13 @@ func command(ctx context.Context, args []string) error {
 			return err
 		}
 		fmt.Fprintf(os.Stderr, "%d mutants, %d packages with tests\n", len(r.mutants)-1, len(r.binaries))
-		return r.update(ctx, known, *only, *file)
+		return r.update(ctx, known, only, *file)
 	}
-	return r.check(ctx, known, *only)
+	return r.check(ctx, known, only)
 }
 
 // make rewrites the packages, and writes the overlay.
-func (r *run) make(only string) error {
+func (r *run) make(only *regexp.Regexp) error {
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports | packages.NeedTypes | packages.NeedSyntax | packages.NeedTypesInfo,
 	}, mutatedPackages...)
@@ -125,7 +130,7 @@ func (r *run) make(only string) error {
 		if len(p.Errors) > 0 {
 			return fmt.Errorf("load %s: %w", name, p.Errors[0])
 		}
-		if !strings.Contains(name, only) || strings.HasSuffix(name, "test") {
+		if !only.MatchString(name) || strings.HasSuffix(name, "test") {
 			continue
 		}
 		before := len(r.mutants)
@@ -276,7 +281,11 @@ func (r *run) kill(ctx context.Context, id int) killer {
 	own := r.own[r.mutants[id].Package]
 	slices.SortStableFunc(inOrder, func(a, b *binary) int { return cmp.Compare(rank(a, own), rank(b, own)) })
 	for _, b := range inOrder {
-		if name, killed := b.kills(ctx, id); killed {
+		most := atMost
+		if b == own {
+			most = len(b.tests)
+		}
+		if name, killed := b.kills(ctx, id, most); killed {
 			return killer{b.pkg, name}
 		}
 	}
@@ -293,9 +302,9 @@ func rank(b, own *binary) int {
 
 // update tries all mutants, and writes the list, also at times during the work. Of other packages than only the list
 // stays as it is.
-func (r *run) update(ctx context.Context, known list, only, file string) error {
+func (r *run) update(ctx context.Context, known list, only *regexp.Regexp, file string) error {
 	for m := range known {
-		if strings.Contains(m.Package, only) {
+		if only.MatchString(m.Package) {
 			delete(known, m)
 		}
 	}
@@ -318,9 +327,9 @@ func (r *run) update(ctx context.Context, known list, only, file string) error {
 }
 
 // check fails if a mutant survives that the list says is killed, or if the list is no longer that of the code.
-func (r *run) check(ctx context.Context, known list, only string) error {
+func (r *run) check(ctx context.Context, known list, only *regexp.Regexp) error {
 	for m := range known {
-		if !strings.Contains(m.Package, only) {
+		if !only.MatchString(m.Package) {
 			delete(known, m)
 		}
 	}

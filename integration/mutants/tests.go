@@ -67,14 +67,22 @@ func (b *binary) trace(ctx context.Context, name, file string) *test {
 	return t
 }
 
-// kills runs the tests of a binary that reach a mutant, the quickest first, and returns the name of the first that
-// fails.
-func (b *binary) kills(ctx context.Context, id int) (name string, killed bool) {
-	var tests []*test
+// atMost is how many tests of another package run on a mutant. A fault in what more of them come by shows in many of
+// them, or in none.
+const atMost = 60
+
+// kills runs the tests of a binary that reach a mutant, and returns the name of the first that fails. Of more than most
+// tests, it runs some that are spread evenly.
+func (b *binary) kills(ctx context.Context, id, most int) (name string, killed bool) {
+	var all, tests []*test
 	for _, t := range b.tests {
 		if t.reached[id] {
-			tests = append(tests, t)
+			all = append(all, t)
 		}
+	}
+	most = min(most, len(all))
+	for i := range most {
+		tests = append(tests, all[i*len(all)/most])
 	}
 	slices.SortStableFunc(tests, func(a, b *test) int { return cmp.Compare(a.took, b.took) })
 	// Most mutants are killed by a quick test: the slow half runs for the others.
