@@ -6,12 +6,9 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
-	"crypto/tls"
 	"fmt"
 	"io"
 	mathrand "math/rand/v2"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -26,7 +23,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -283,84 +279,6 @@ func (c *crowd) end(t *testing.T, one *ledger, may ...string) {
 	}
 }
 
-// TestClusterRounds kills the owner of a session, the instance that its client is
-// connected to, or Redis, again and again amid calls with progress and questions: each
-// has one answer or a broken connection, and none is executed twice (S-020, S-021).
-// Calls that have nothing to do with it succeed.
-func TestClusterRounds(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	for part := range scaletest.Of(1, 2) {
-		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
-			t.Parallel()
-			l := startLedger(t)
-			f := newFleet(t, l.servers())
-			for range 3 {
-				f.add()
-			}
-			for round := range scaletest.Of(3, 25) {
-				f.round(l, []string{"owner", "redis", "front", "redis"}[round%4], round)
-			}
-		})
-	}
-}
-
-// round kills one thing amid calls.
-func (f *fleet) round(l *ledger, victim string, round int) {
-	t, p := f.t, f.instances
-	for _, i := range p {
-		f.sees(i, 3)
-	}
-	mine, others := f.begin(p[0].base), f.begin(p[2].base)
-	f.kept(mine, func(session.Record) bool { return true }) // Redis may be back for a moment only: what is begun before an instance knows is written later
-	// One session has its owner, and its client's instance; another lives elsewhere.
-	at, safe := p[1], p[0]
-	if victim == "owner" {
-		safe = p[1]
-	}
-	what := fmt.Sprint("round ", round, ": ", victim)
-	calls := f.crowd(l, 4, mine.session, at.base, p[2].base)
-	bystander := f.crowd(l, 2, others.session, safe.base, p[2].base)
-	calls.goesOn(t, what, 4)
-	bystander.goesOn(t, what, 2)
-	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
-	switch victim {
-	case "redis":
-		f.store.Kill()
-		calls.goesOn(t, what, 4)
-		f.store.Run()
-		calls.goesOn(t, what, 8)
-		bystander.goesOn(t, what, 2)
-		calls.end(t, l)
-		bystander.end(t, l)
-		for _, i := range p {
-			f.sees(i, 3)
-		}
-		return
-	case "owner":
-		p[0].cmd.Process.Kill()
-		killed := time.Now()
-		calls.goesOn(t, what, 4)
-		t.Logf("%s: the session went on after %v", what, time.Since(killed))
-		calls.end(t, l, lost)
-		<-p[0].exited
-		f.instances = slices.Delete(p, 0, 1)
-	case "front":
-		p[1].cmd.Process.Kill()
-		calls.all.Wait() // all their connections break
-		calls.end(t, l, lost, broken)
-		how := l.call(f, t.Context(), mine.session, p[2].base, p[0].base, work{Tag: what + " by another", Ask: true})
-		if how != succeeded {
-			t.Errorf("%s: by another instance: %s", what, how)
-		}
-		<-p[1].exited
-		f.instances = slices.Delete(p, 1, 2)
-	}
-	bystander.goesOn(t, what, 2)
-	bystander.end(t, l)
-	f.add()
-}
-
 // halt stops a process, and waits until it has stopped: it goes on for a while.
 func halt(t *testing.T, p *process) {
 	t.Helper()
@@ -521,112 +439,5 @@ func (g *guest) at(t *testing.T, i int) {
 		g.process = now
 	case now != g.process:
 		t.Fatalf("%s at instance %d: served by process %s, want %s", g.server, i, now, g.process)
-	}
-}
-
-// TestClusterStore empties Redis, writes garbage into all of its keys, and starts it
-// again with nothing in it, amid calls: all of them succeed (S-061), and nothing comes of
-// what somebody else has written (S-082). Redis has nothing in it that may be read (S-073).
-func TestClusterStore(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	l := startLedger(t)
-	f := newFleet(t, l.servers())
-	for range 3 {
-		f.add()
-	}
-	p := f.instances
-	for _, i := range p {
-		f.sees(i, 3)
-	}
-	redis := f.store.Client()
-	defer redis.Close()
-	ctx := t.Context()
-	session := f.begin(p[0].base).session
-	calls := f.crowd(l, 3, session, p[1].base, p[2].base)
-	kept := func() (string, bool) { // until all is there again
-		keys, err := redis.Keys(ctx, "*").Result()
-		members, records := 0, 0
-		for _, k := range keys {
-			if strings.HasPrefix(k, "bridge:{m}:") && k != "bridge:{m}:all" {
-				members++
-			}
-			if strings.HasPrefix(k, "bridge:s:") {
-				records++
-			}
-		}
-		return fmt.Sprint(keys, err), members == 3 && records == 1
-	}
-	await := func(what string) {
-		t.Helper()
-		calls.goesOn(t, what, 5)
-		if keys, ok := eventually(kept); !ok {
-			t.Fatalf("%s: Redis has %s", what, keys)
-		}
-		for _, i := range p {
-			f.sees(i, 3)
-		}
-	}
-	await("begun")
-	keys, err := redis.Keys(ctx, "*").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, k := range keys {
-		dump := redis.Dump(ctx, k).Val()
-		for _, open := range []string{session, "counter", "secret of the test", "127.0.0.1", "elicitation"} {
-			if strings.Contains(k, open) || strings.Contains(dump, open) {
-				t.Errorf("%s shows %q", k, open)
-			}
-		}
-	}
-	for range scaletest.Of(1, 3) {
-		if err := redis.FlushAll(ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
-		await("emptied")
-		f.store.Kill()
-		calls.goesOn(t, "without Redis", 5)
-		f.store.Run()
-		await("started again")
-	}
-	for _, k := range keys {
-		if k == "bridge:{m}:all" {
-			for _, id := range []string{rand.Text(), "", "\x00", strings.Repeat("x", 10_000)} {
-				redis.Do(ctx, "ZADD", k, "1e15", id)
-			}
-		} else if strings.HasPrefix(k, "bridge:s:") {
-			redis.HSet(ctx, k, "b", rand.Text())
-		} else {
-			redis.Set(ctx, k, rand.Text(), time.Minute)
-		}
-	}
-	calls.goesOn(t, "with garbage", 20)
-	for _, i := range p {
-		f.sees(i, 3)
-	}
-	calls.end(t, l)
-	stranger(t, gjson.Get(f.sees(p[0], 3), "cluster.members.0.address").Str)
-}
-
-// stranger connects to the port for instances without their certificate (S-080).
-func stranger(t *testing.T, address string) {
-	const request = "POST /peer/v1/hello HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-	for name, dial := range map[string]func() (net.Conn, error){
-		"no TLS": func() (net.Conn, error) { return net.Dial("tcp", address) },
-		"no certificate": func() (net.Conn, error) {
-			return tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
-		},
-	} {
-		conn, err := dial()
-		if err != nil {
-			continue
-		}
-		_, _ = io.WriteString(conn, request)
-		answer, err := io.ReadAll(conn)
-		if bytes.Contains(answer, []byte("incarnation")) || bytes.Contains(answer, []byte("200 OK")) {
-			t.Errorf("%s: %q, %v", name, answer, err)
-		}
-		_ = conn.Close()
 	}
 }

@@ -297,6 +297,21 @@ func TestWorkerFails(t *testing.T) {
 	})
 }
 
+// Without a worker an opening is refused after its wait, and the error says what is missing (S-052).
+func TestNoWorker(t *testing.T) {
+	t.Parallel()
+	staffed(t, func(s *config.Server) { s.Limits.Wait = 2 * time.Second }, []string{cluster.RoleFront}, func(t *testing.T, s *several) {
+		_, m := s.post(s.all[0], "", initialize)
+		e := m.Get("error")
+		if e.Get("data.bridge").Str != "overloaded" || e.Get("data.retryAfterMs").Int() == 0 || !hasAll(e.Get("message").Str, "files", "no instance with cluster: role: worker or all is there") {
+			t.Errorf("initialize = %s", m.Raw)
+		}
+		s.role = cluster.RoleWorker
+		s.add(plain)
+		s.begin(s.all[0])
+	})
+}
+
 // Openings wait while all slots of the workers are taken, however few: the limits of their front count processes,
 // and it has none (S-052).
 func TestWorkersFull(t *testing.T) {
