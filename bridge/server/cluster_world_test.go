@@ -20,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -34,7 +35,7 @@ type world struct {
 
 	mu       sync.Mutex // guards the rest
 	changed  chan struct{}
-	line     *queue.Memory
+	line     *queuetest.Memory
 	saved    []session.Held   // records as they were once
 	whole    []*wholeOne      // all that there were
 	apart    map[[2]int]fault // between two instances
@@ -90,7 +91,7 @@ func newWorld(t *testing.T) *world {
 		streams: replay.NewMemory(),
 		logins:  front.NewMemory(),
 		changed: make(chan struct{}),
-		line:    queue.NewMemory(),
+		line:    queuetest.NewMemory(),
 		apart:   map[[2]int]fault{},
 		asked:   map[string]int{},
 	}
@@ -341,7 +342,7 @@ func (w *world) wipe(saved []session.Held) {
 	w.store.Wipe()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.line = queue.NewMemory()
+	w.line = queuetest.NewMemory()
 }
 
 // mark remembers what the store has.
@@ -520,7 +521,7 @@ func (w *wholeOne) do(ctx context.Context, f func(w *world) error) error {
 // offers is the queue of openings, as an instance reaches it.
 type offers struct{ to *wholeOne }
 
-func (o offers) at(ctx context.Context, what string, f func(m *queue.Memory) error) error {
+func (o offers) at(ctx context.Context, what string, f func(m *queuetest.Memory) error) error {
 	return o.to.do(ctx, func(w *world) error {
 		w.asked[what]++
 		return f(w.line)
@@ -528,7 +529,7 @@ func (o offers) at(ctx context.Context, what string, f func(m *queue.Memory) err
 }
 
 func (o offers) Add(ctx context.Context, server string, r queue.Request, most int) (entry string, err error) {
-	err = o.at(ctx, "Add", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Add", func(m *queuetest.Memory) (err error) {
 		entry, err = m.Add(ctx, server, r, most)
 		return err
 	})
@@ -537,21 +538,21 @@ func (o offers) Add(ctx context.Context, server string, r queue.Request, most in
 
 // Take takes a request, which nobody has when the answer is lost.
 func (o offers) Take(ctx context.Context, servers []string, wait time.Duration) (all []queue.Taken, err error) {
-	var line *queue.Memory
-	if err := o.at(ctx, "Take", func(m *queue.Memory) error {
+	var line *queuetest.Memory
+	if err := o.at(ctx, "Take", func(m *queuetest.Memory) error {
 		line = m
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 	if all, err = line.Take(ctx, servers, wait); len(all) > 0 {
-		err = o.at(ctx, "Take", func(*queue.Memory) error { return nil })
+		err = o.at(ctx, "Take", func(*queuetest.Memory) error { return nil })
 	}
 	return all, err
 }
 
 func (o offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) (all []queue.Taken, err error) {
-	err = o.at(ctx, "Overdue", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Overdue", func(m *queuetest.Memory) (err error) {
 		all, err = m.Overdue(ctx, servers, after, most)
 		return err
 	})
@@ -559,11 +560,11 @@ func (o offers) Overdue(ctx context.Context, servers []string, after time.Durati
 }
 
 func (o offers) Return(ctx context.Context, t queue.Taken) error {
-	return o.at(ctx, "Return", func(m *queue.Memory) error { return m.Return(ctx, t) })
+	return o.at(ctx, "Return", func(m *queuetest.Memory) error { return m.Return(ctx, t) })
 }
 
 func (o offers) Has(ctx context.Context, server, name string) (has bool, err error) {
-	err = o.at(ctx, "Has", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Has", func(m *queuetest.Memory) (err error) {
 		has, err = m.Has(ctx, server, name)
 		return err
 	})
@@ -571,11 +572,11 @@ func (o offers) Has(ctx context.Context, server, name string) (has bool, err err
 }
 
 func (o offers) Done(ctx context.Context, server, name string) error {
-	return o.at(ctx, "Done", func(m *queue.Memory) error { return m.Done(ctx, server, name) })
+	return o.at(ctx, "Done", func(m *queuetest.Memory) error { return m.Done(ctx, server, name) })
 }
 
 func (o offers) Lengths(ctx context.Context, servers []string) (all []int, err error) {
-	err = o.at(ctx, "Lengths", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Lengths", func(m *queuetest.Memory) (err error) {
 		all, err = m.Lengths(ctx, servers)
 		return err
 	})

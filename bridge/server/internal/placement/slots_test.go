@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
-	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 )
 
 // process is an Adapter whose connections are child processes that answer everything.
@@ -128,7 +128,7 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 		log := slog.New(slog.DiscardHandler)
 		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: r.live, Registry: r.live, Peers: r.live, Lease: 6 * time.Second, Log: log})
 		r.Workers = NewWorkers(WorkerOptions{
-			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3,
+			Node: node, ID: "WORKER1", Queue: queuetest.NewMemory(), Runs: true, Slots: 3,
 			Servers: &files{Local{Adapter: r.a, MaxProcesses: 2}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 		})
 		node.Start("127.0.0.1:1")

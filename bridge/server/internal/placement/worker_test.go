@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -64,7 +65,7 @@ func itself(t *testing.T, p *process, first func(http.ResponseWriter) bool) *loo
 	live, log := newRegistry(t), slog.New(slog.DiscardHandler)
 	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: live, Registry: live, Peers: live, Lease: time.Minute, Log: log})
 	l.w = NewWorkers(WorkerOptions{
-		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3,
+		Node: node, ID: "WORKER1", Peers: l, Queue: queuetest.NewMemory(), Runs: true, Slots: 3,
 		Servers: &files{Local{Adapter: p, MaxProcesses: 3}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
 	l.site = wiretest.NewSite(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
