@@ -6,7 +6,8 @@
 //
 // The file list has each mutant with the test that kills it, or that it survives. Run the command before and after
 // tests are deleted: a mutant that only they have killed is an error. Mutants that survive are not run again without
-// -update, and of a killed one the test in the list runs first: that takes some minutes.
+// -update, and of a killed one the test in the list runs first: that takes some minutes. Of all mutants a sample is tried:
+// one in three, and those that are in the list besides.
 //
 // All mutants are compiled together, with an overlay that leaves the folder as it is: the variable MUTANT chooses one
 // of them when a test begins. So each package is compiled once, where gremlins and go-mutesting compile the tests for
@@ -22,6 +23,9 @@ import (
 	"flag"
 	"fmt"
 	"go/ast"
+	"hash/fnv"
+	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -67,6 +71,8 @@ type run struct {
 	workers int
 
 	mutants  []mutant // the id of a mutant is its place, from 1
+	tried    []int    // ids
+	others   list     // of packages that are not broken this time
 	binaries []*binary
 	own      map[string]*binary // by package
 }
@@ -81,6 +87,7 @@ func command(ctx context.Context, args []string) error {
 		only, err = regexp.Compile(text)
 		return err
 	})
+	every := f.Int("every", 3, "of so many mutants try one, besides those in the list")
 	workers := f.Int("p", 2, "how many tests run at once")
 	if err := f.Parse(args); err != nil {
 		return err
@@ -98,21 +105,38 @@ func command(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	r := &run{root: root, folder: folder, workers: *workers, own: map[string]*binary{}}
+	r := &run{root: root, folder: folder, workers: *workers, own: map[string]*binary{}, others: list{}}
 	if err := r.make(only); err != nil {
 		return err
 	}
 	if err := r.compile(ctx); err != nil {
 		return err
 	}
+	for m := range known {
+		if !only.MatchString(m.Package) {
+			r.others[m] = known[m]
+			delete(known, m)
+		}
+	}
+	for id, m := range r.mutants {
+		if _, ok := known[m]; id > 0 && (ok || sampled(m, *every)) {
+			r.tried = append(r.tried, id)
+		}
+	}
 	if *update {
 		if err := r.trace(ctx); err != nil {
 			return err
 		}
-		fmt.Fprintf(os.Stderr, "%d mutants, %d packages with tests\n", len(r.mutants)-1, len(r.binaries))
-		return r.update(ctx, known, only, *file)
+		return r.update(ctx, *file)
 	}
-	return r.check(ctx, known, only)
+	return r.check(ctx, known)
+}
+
+// sampled chooses one of so many mutants, by what it is: another mutant elsewhere changes nothing.
+func sampled(m mutant, every int) bool {
+	h := fnv.New32a()
+	_, _ = io.WriteString(h, m.String())
+	return h.Sum32()%uint32(every) == 0
 }
 
 // make rewrites the packages, and writes the overlay.
@@ -300,39 +324,30 @@ func rank(b, own *binary) int {
 	return 1
 }
 
-// update tries all mutants, and writes the list, also at times during the work. Of other packages than only the list
-// stays as it is.
-func (r *run) update(ctx context.Context, known list, only *regexp.Regexp, file string) error {
-	for m := range known {
-		if only.MatchString(m.Package) {
-			delete(known, m)
-		}
-	}
-	var mu sync.Mutex
-	r.parallel(len(r.mutants)-1, func(i int) {
-		k := r.kill(ctx, i+1)
+// update tries the mutants, and writes the list, also at times during the work.
+func (r *run) update(ctx context.Context, file string) error {
+	var mu sync.Mutex // guards done and the list
+	done, l := 0, maps.Clone(r.others)
+	r.parallel(len(r.tried), func(i int) {
+		id := r.tried[i]
+		k := r.kill(ctx, id)
 		if ctx.Err() != nil {
 			return
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		known[r.mutants[i+1]] = k
-		if len(known)%100 == 0 {
-			fmt.Fprintf(os.Stderr, "%d of %d mutants\n", i+1, len(r.mutants)-1)
-			known.write(file)
+		l[r.mutants[id]] = k
+		if done++; done%100 == 0 {
+			fmt.Fprintf(os.Stderr, "%d of %d mutants\n", done, len(r.tried))
+			_ = l.write(file) // the last write says what is wrong
 		}
 	})
-	fmt.Print(known.summary())
-	return errors.Join(known.write(file), ctx.Err())
+	fmt.Print(l.summary())
+	return errors.Join(l.write(file), ctx.Err())
 }
 
 // check fails if a mutant survives that the list says is killed, or if the list is no longer that of the code.
-func (r *run) check(ctx context.Context, known list, only *regexp.Regexp) error {
-	for m := range known {
-		if !only.MatchString(m.Package) {
-			delete(known, m)
-		}
-	}
+func (r *run) check(ctx context.Context, known list) error {
 	left, unknown, err := r.again(ctx, known)
 	if err != nil {
 		return err
@@ -342,28 +357,28 @@ func (r *run) check(ctx context.Context, known list, only *regexp.Regexp) error 
 			return err
 		}
 	}
-	var mu sync.Mutex
+	var mu sync.Mutex // guards survivors
 	var survivors []string
 	r.parallel(len(left), func(i int) {
-		id := left[i]
-		k := r.kill(ctx, id)
-		was, ok := known[r.mutants[id]]
+		m := r.mutants[left[i]]
+		k := r.kill(ctx, left[i])
+		was, ok := known[m]
 		mu.Lock()
 		defer mu.Unlock()
 		switch {
-		case k != (killer{}):
-			fmt.Printf("killed by %s instead of %s:\t%s\n", k, was, r.mutants[id])
-		case ok:
-			survivors = append(survivors, fmt.Sprintf("%s\t%s", r.mutants[id], was))
+		case k != (killer{}) && ok:
+			fmt.Printf("killed by %s, no longer by %s:\t%s\n", k, was, m)
+		case k == (killer{}) && ok:
+			survivors = append(survivors, fmt.Sprintf("%s\t%s", m, was))
 		default:
-			fmt.Printf("new, and survives:\t%s\n", r.mutants[id])
+			fmt.Printf("new, %s:\t%s\n", k, m)
 		}
 	})
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	gone := len(known) - (len(r.mutants) - 1 - unknown)
-	fmt.Printf("%d mutants, %d of them not in the list; %d of the list are no longer there\n", len(r.mutants)-1, unknown, gone)
+	gone := len(known) - (len(r.tried) - unknown)
+	fmt.Printf("%d mutants, %d of them not in the list; %d of the list are no longer there\n", len(r.tried), unknown, gone)
 	if len(survivors) > 0 {
 		return fmt.Errorf("%d mutants survive that tests killed before; the last column is the test:\n%s", len(survivors), strings.Join(survivors, "\n"))
 	}
@@ -376,17 +391,18 @@ func (r *run) check(ctx context.Context, known list, only *regexp.Regexp) error 
 // again runs the test in the list on each mutant that is killed there. It returns the ids of the mutants on which this
 // test does not fail, and of those that are not in the list.
 func (r *run) again(ctx context.Context, known list) (left []int, unknown int, err error) {
-	var mu sync.Mutex
-	r.parallel(len(r.mutants)-1, func(i int) {
-		k, ok := known[r.mutants[i+1]]
-		killed := k != (killer{}) && r.killsAgain(ctx, k, i+1)
+	var mu sync.Mutex // guards left and unknown
+	r.parallel(len(r.tried), func(i int) {
+		id := r.tried[i]
+		k, ok := known[r.mutants[id]]
+		killed := k != (killer{}) && r.killsAgain(ctx, k, id)
 		mu.Lock()
 		defer mu.Unlock()
 		if !ok {
 			unknown++
 		}
 		if !ok || k != (killer{}) && !killed {
-			left = append(left, i+1)
+			left = append(left, id)
 		}
 	})
 	return left, unknown, ctx.Err()

@@ -69,7 +69,7 @@ func (b *binary) trace(ctx context.Context, name, file string) *test {
 
 // atMost is how many tests of another package run on a mutant. A fault in what more of them come by shows in many of
 // them, or in none.
-const atMost = 60
+const atMost = 24
 
 // kills runs the tests of a binary that reach a mutant, and returns the name of the first that fails. Of more than most
 // tests, it runs some that are spread evenly.
