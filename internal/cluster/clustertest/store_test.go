@@ -1,7 +1,11 @@
 package clustertest
 
 import (
+	"context"
+	"math/rand/v2"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
@@ -32,4 +36,21 @@ func TestRestore(t *testing.T) {
 	if h, err := b.Find(ctx, "k"); err != nil || h.Owner != "a" || h.Epoch != 1 {
 		t.Errorf("Find = %+v, %v", h, err)
 	}
+}
+
+// Commands and answers take times of their own, and some answers are lost.
+func TestLinear(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New()
+		way := func(_ context.Context, _, _ string, do func() error) error {
+			time.Sleep(rand.N(time.Second))
+			err := do()
+			time.Sleep(rand.N(time.Second))
+			if rand.IntN(100) == 0 {
+				err = session.ErrUnavailable
+			}
+			return err
+		}
+		Linear(t, func(owner string) session.Store { return s.As(owner, "", way) }, func(int) {})
+	})
 }
