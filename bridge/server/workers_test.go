@@ -276,6 +276,29 @@ func TestWorkersWithoutStore(t *testing.T) {
 	})
 }
 
+// A worker that its front has found dead is back before it gives up the process of a session: the session goes on with this
+// process.
+func TestWorkerBack(t *testing.T) {
+	t.Parallel()
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, s *several) {
+		front, worker := s.all[0], s.all[1]
+		id := s.begin(front)
+		s.refuse(worker)
+		s.until("the worker is found dead", func() bool { return len(front.s.instance.node.Members()) == 1 })
+		time.Sleep(time.Second)
+		s.heal()
+		s.joined(2)
+		for n := range 3 {
+			if _, m := s.post(front, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("a call when the worker is back: %s", m.Raw)
+			}
+		}
+		if n := s.f.Opened(); n != 1 {
+			t.Errorf("the server was connected to %d times: the process did not go on", n)
+		}
+	})
+}
+
 // A server that cannot be started at the worker is told as one that cannot be started here.
 // (A hung one is found by a ping: TestPing in bridge/server/internal/placement.)
 func TestWorkerFails(t *testing.T) {
