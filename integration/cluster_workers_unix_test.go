@@ -3,29 +3,18 @@
 package integration
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	mathrand "math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
-
-// linger is how long a worker keeps the process of an instance that has gone.
-const linger = 30 * time.Second
 
 // atWorkers are a server's settings with its processes at workers.
 func atWorkers(s map[string]any) map[string]any {
@@ -153,138 +142,6 @@ func TestClusterWorkers(t *testing.T) {
 		return a.Raw, pid != "" && pid != before
 	}); !ok {
 		t.Errorf("the session does not go on: %s", after)
-	}
-}
-
-// TestWorkerRounds kills a worker, an instance that owns a session, the instance that a
-// client is connected to, or stops a worker for a while, again and again amid calls with
-// progress and questions: each has one answer or a broken connection, and none is executed
-// twice, as the processes themselves note (S-020, S-021, S-051). The session goes on: with
-// another process when it has lost its worker, and with the same one when only its owner
-// has died.
-func TestWorkerRounds(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	for part := range scaletest.Of(1, 2) {
-		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
-			t.Parallel()
-			l := &ledger{file: filepath.Join(t.TempDir(), "ledger")}
-			f := newFleet(t, map[string]any{"counter": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-ledger", l.file}}})})
-			f.role, f.lease = "front", linger/3 // another front takes a session over before the worker gives it up
-			for range 3 {
-				f.add()
-			}
-			staff := []*process{f.worker(), f.worker()}
-			for round := range scaletest.Of(4, 24) {
-				staff = f.workerRound(l, staff, []string{"worker", "owner", "front", "stopped worker"}[round%4], round)
-			}
-		})
-	}
-}
-
-func (f *fleet) workerRound(l *ledger, staff []*process, victim string, round int) []*process {
-	t, p := f.t, f.instances
-	for _, i := range p {
-		f.sees(i, len(p)+len(staff))
-	}
-	what := fmt.Sprint("round ", round, ": ", victim)
-	mine := f.begin(p[0].base)
-	f.kept(mine, func(r session.Record) bool { return len(r.Carry) == 1 })
-	at := p[1]
-	mine.base = p[2].base
-	before, its := f.call(mine, "pid", nil), f.busy(p[0])
-	ear := listens(t, mine.session, p[2].base)
-	calls := f.crowd(l, 4, mine.session, at.base, p[2].base)
-	calls.goesOn(t, what, 4)
-	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
-	want := "another"
-	switch victim {
-	case "worker":
-		its.cmd.Process.Kill()
-		<-its.exited
-		calls.goesOn(t, what, 4)
-		calls.end(t, l, lost)
-		staff = append(slices.DeleteFunc(slices.Clone(staff), func(p *process) bool { return p == its }), f.worker())
-	case "stopped worker":
-		halt(t, its)
-		calls.goesOn(t, what, 4)
-		if err := its.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		calls.goesOn(t, what, 4)
-		calls.end(t, l, lost)
-		for _, i := range p {
-			f.sees(i, len(p)+len(staff))
-		}
-	case "owner":
-		p[0].cmd.Process.Kill()
-		<-p[0].exited
-		killed := time.Now()
-		calls.goesOn(t, what, 4)
-		if want = "the same"; time.Since(killed) > linger/2 { // on a busy machine the worker may have given it up
-			want = "any"
-		}
-		calls.end(t, l, lost)
-		f.instances = slices.Delete(p, 0, 1)
-		f.add()
-	case "front":
-		at.cmd.Process.Kill()
-		calls.all.Wait() // all their connections break
-		calls.end(t, l, lost, broken)
-		<-at.exited
-		f.instances, want = slices.Delete(p, 1, 2), "the same"
-		f.add()
-	}
-	ear()
-	mine.base = f.instances[len(f.instances)-1].base
-	if after := f.call(mine, "pid", nil); want != "any" && (after == before) != (want == "the same") {
-		t.Errorf("%s: the process %s before, and %s after, want %s", what, before, after, want)
-	}
-	if status := mine.end(t); status != http.StatusNoContent {
-		t.Errorf("%s: DELETE = %d", what, status)
-	}
-	return staff
-}
-
-// listens answers the questions of a session that come on its own stream: a child process
-// does not say which call it asks about.
-func listens(t *testing.T, session, base string) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	once := func() {
-		r, err := http.NewRequestWithContext(ctx, "GET", base+"/mcp", nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r.Header.Set("Accept", "text/event-stream")
-		r.Header.Set("Mcp-Session-Id", session)
-		res, err := rawHTTP.Do(r)
-		if err != nil {
-			return // it is tried again
-		}
-		defer res.Body.Close()
-		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-			m := gjson.Parse(strings.TrimPrefix(lines.Text(), "data: "))
-			if m.Get("method").Str == "elicitation/create" {
-				wg.Go(func() {
-					answered(ctx, &legacyClient{base: base, session: session}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+m.Get("params.message").Str))
-				})
-			}
-		}
-	}
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			once()
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
 	}
 }
 
