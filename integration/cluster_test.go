@@ -19,6 +19,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/session"
+	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
@@ -53,15 +55,6 @@ type fleet struct {
 func newFleet(t *testing.T, servers map[string]any) *fleet {
 	t.Helper()
 	return &fleet{t: t, servers: servers, store: redistest.Start(t), tags: map[string]*process{}, lease: lease}
-}
-
-// startFleetOf starts n instances of a program that serve those servers, behind nginx.
-func startFleetOf(t *testing.T, n int, bridge string, servers map[string]any) *fleet {
-	t.Helper()
-	f := newFleet(t, servers)
-	f.program = bridge
-	f.balance(n)
-	return f
 }
 
 // balance starts n instances behind nginx.
@@ -293,6 +286,58 @@ func (f *fleet) call(l *legacyClient, tool string, args map[string]any) string {
 		f.t.Fatalf("%s: status %d, %d answers: %s", tool, res.StatusCode, len(all), body)
 	}
 	return all[0].Get("result.content.0.text").Str
+}
+
+// kept waits until the store has of a session what it is asked for: records are written
+// soon after they change.
+func (f *fleet) kept(l *legacyClient, whole func(session.Record) bool) {
+	f.t.Helper()
+	client := f.store.Client()
+	defer client.Close()
+	s := store.New(client, store.Options{Prefix: "bridge", Owner: "test", Secrets: []string{clusterSecret}, Life: time.Hour})
+	if h, ok := eventually(func() (session.Held, bool) {
+		h, err := s.Find(f.t.Context(), session.Key(l.session))
+		return h, err == nil && whole(h.Record)
+	}); !ok {
+		f.t.Fatalf("the store has %+v of the session", h.Record)
+	}
+}
+
+// stateless makes a call of a client of 2026-07-28 at an instance and returns its answer.
+func (f *fleet) stateless(base, server, tool string) gjson.Result {
+	f.t.Helper()
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}},"name":%q,"arguments":{}}}`, tool)
+	r, err := http.NewRequestWithContext(f.t.Context(), "POST", base+"/"+server+"/mcp", strings.NewReader(body))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": tool} {
+		r.Header.Set(name, value)
+	}
+	a, _ := f.only(r)
+	return a
+}
+
+// session makes a call of a session at an instance and returns its answer.
+func (f *fleet) session(base, server, id, body string) (gjson.Result, string) {
+	f.t.Helper()
+	l := &legacyClient{base: base + "/" + server, session: id}
+	a, res := f.only(l.request(f.t.Context(), http.MethodPost, body))
+	return a, res.Header.Get("Mcp-Session-Id")
+}
+
+// only sends a request, and returns the one answer to it.
+func (f *fleet) only(r *http.Request) (gjson.Result, *http.Response) {
+	f.t.Helper()
+	res, body, err := insist(r)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	all := answers(body, "1")
+	if len(all) != 1 {
+		f.t.Fatalf("%d answers: %d %s", len(all), res.StatusCode, body)
+	}
+	return all[0], res
 }
 
 // TestCluster plays sessions through three instances behind nginx, which knows nothing

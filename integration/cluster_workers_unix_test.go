@@ -3,29 +3,18 @@
 package integration
 
 import (
-	"bufio"
-	"context"
-	"fmt"
-	mathrand "math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
-
-// linger is how long a worker keeps the process of an instance that has gone.
-const linger = 30 * time.Second
 
 // atWorkers are a server's settings with its processes at workers.
 func atWorkers(s map[string]any) map[string]any {
@@ -154,203 +143,6 @@ func TestClusterWorkers(t *testing.T) {
 	}); !ok {
 		t.Errorf("the session does not go on: %s", after)
 	}
-}
-
-// TestWorkerRounds kills a worker, an instance that owns a session, the instance that a
-// client is connected to, or stops a worker for a while, again and again amid calls with
-// progress and questions: each has one answer or a broken connection, and none is executed
-// twice, as the processes themselves note (S-020, S-021, S-051). The session goes on: with
-// another process when it has lost its worker, and with the same one when only its owner
-// has died.
-func TestWorkerRounds(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	for part := range scaletest.Of(1, 2) {
-		t.Run(fmt.Sprint("part ", part), func(t *testing.T) {
-			t.Parallel()
-			l := &ledger{file: filepath.Join(t.TempDir(), "ledger")}
-			f := newFleet(t, map[string]any{"counter": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t), "args": []string{"-ledger", l.file}}})})
-			f.role, f.lease = "front", linger/3 // another front takes a session over before the worker gives it up
-			for range 3 {
-				f.add()
-			}
-			staff := []*process{f.worker(), f.worker()}
-			for round := range scaletest.Of(4, 24) {
-				staff = f.workerRound(l, staff, []string{"worker", "owner", "front", "stopped worker"}[round%4], round)
-			}
-		})
-	}
-}
-
-func (f *fleet) workerRound(l *ledger, staff []*process, victim string, round int) []*process {
-	t, p := f.t, f.instances
-	for _, i := range p {
-		f.sees(i, len(p)+len(staff))
-	}
-	what := fmt.Sprint("round ", round, ": ", victim)
-	mine := f.begin(p[0].base)
-	f.kept(mine, func(r session.Record) bool { return len(r.Carry) == 1 })
-	at := p[1]
-	mine.base = p[2].base
-	before, its := f.call(mine, "pid", nil), f.busy(p[0])
-	ear := listens(t, mine.session, p[2].base)
-	calls := f.crowd(l, 4, mine.session, at.base, p[2].base)
-	calls.goesOn(t, what, 4)
-	time.Sleep(time.Duration(mathrand.IntN(40)) * time.Millisecond) // any moment of a call is as good
-	want := "another"
-	switch victim {
-	case "worker":
-		its.cmd.Process.Kill()
-		<-its.exited
-		calls.goesOn(t, what, 4)
-		calls.end(t, l, lost)
-		staff = append(slices.DeleteFunc(slices.Clone(staff), func(p *process) bool { return p == its }), f.worker())
-	case "stopped worker":
-		halt(t, its)
-		calls.goesOn(t, what, 4)
-		if err := its.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-			t.Fatal(err)
-		}
-		calls.goesOn(t, what, 4)
-		calls.end(t, l, lost)
-		for _, i := range p {
-			f.sees(i, len(p)+len(staff))
-		}
-	case "owner":
-		p[0].cmd.Process.Kill()
-		<-p[0].exited
-		killed := time.Now()
-		calls.goesOn(t, what, 4)
-		if want = "the same"; time.Since(killed) > linger/2 { // on a busy machine the worker may have given it up
-			want = "any"
-		}
-		calls.end(t, l, lost)
-		f.instances = slices.Delete(p, 0, 1)
-		f.add()
-	case "front":
-		at.cmd.Process.Kill()
-		calls.all.Wait() // all their connections break
-		calls.end(t, l, lost, broken)
-		<-at.exited
-		f.instances, want = slices.Delete(p, 1, 2), "the same"
-		f.add()
-	}
-	ear()
-	mine.base = f.instances[len(f.instances)-1].base
-	if after := f.call(mine, "pid", nil); want != "any" && (after == before) != (want == "the same") {
-		t.Errorf("%s: the process %s before, and %s after, want %s", what, before, after, want)
-	}
-	if status := mine.end(t); status != http.StatusNoContent {
-		t.Errorf("%s: DELETE = %d", what, status)
-	}
-	return staff
-}
-
-// listens answers the questions of a session that come on its own stream: a child process
-// does not say which call it asks about.
-func listens(t *testing.T, session, base string) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var wg sync.WaitGroup
-	once := func() {
-		r, err := http.NewRequestWithContext(ctx, "GET", base+"/mcp", nil)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r.Header.Set("Accept", "text/event-stream")
-		r.Header.Set("Mcp-Session-Id", session)
-		res, err := rawHTTP.Do(r)
-		if err != nil {
-			return // it is tried again
-		}
-		defer res.Body.Close()
-		for lines := bufio.NewScanner(res.Body); lines.Scan(); {
-			m := gjson.Parse(strings.TrimPrefix(lines.Text(), "data: "))
-			if m.Get("method").Str == "elicitation/create" {
-				wg.Go(func() {
-					answered(ctx, &legacyClient{base: base, session: session}, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept","content":{"said":%q}}}`, m.Get("id").Raw, "yes "+m.Get("params.message").Str))
-				})
-			}
-		}
-	}
-	wg.Go(func() {
-		for ctx.Err() == nil {
-			once()
-			select {
-			case <-time.After(100 * time.Millisecond):
-			case <-ctx.Done():
-			}
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
-	}
-}
-
-// TestWorkerOrphans kills the only front. Nobody takes its sessions over, and its processes
-// end, at most so long after (S-053). A worker that is stopped ends its own at once, and a
-// front says clearly that there is none.
-func TestWorkerOrphans(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	f, workers := staff(t, 1, 1, map[string]any{
-		"fake": atWorkers(map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}, "limits": map[string]any{"wait": "2s"}}),
-	})
-	p := workers[0]
-	var all []*legacyClient
-	for range 5 {
-		l := f.begin(f.base)
-		f.call(l, "echo", map[string]any{"message": "x"})
-		all = append(all, l)
-	}
-	running := func() (string, int64) {
-		state := f.sees(p, 1)
-		return state, gjson.Get(state, "cluster.workers.running.fake").Int()
-	}
-	if state, n := running(); n != 5 {
-		t.Fatalf("%d processes run at the worker: %s", n, state)
-	}
-	if status := all[0].end(t); status != http.StatusNoContent { // one of them is not to wait
-		t.Errorf("DELETE = %d", status)
-	}
-	if state, ok := eventually(func() (string, bool) { state, n := running(); return state, n == 4 }); !ok {
-		t.Errorf("the process of a session that has ended runs yet: %s", state)
-	}
-	f.instances[0].cmd.Process.Kill()
-	<-f.instances[0].exited
-	killed := time.Now()
-	if _, n := running(); n != 4 && time.Since(killed) < linger/2 {
-		t.Errorf("%d processes run just after their front was killed, want 4: another may take its sessions over", n)
-	}
-	if state, ok := eventually(func() (string, bool) { state, n := running(); return state, n == 0 }); !ok {
-		t.Fatalf("their processes do not end: %s", state)
-	}
-	if took := time.Since(killed); took < linger/2 {
-		t.Errorf("they have ended after %v: no other front could have taken them over", took)
-	}
-	p.childless(t)
-	f.instances = nil
-	front := f.add()
-	c := f.begin(front.base)
-	f.call(c, "echo", map[string]any{"message": "x"})
-	p.stop(t)
-	p.allGone(t)
-	var calls sync.WaitGroup
-	for i := range 3 {
-		calls.Go(func() {
-			at := &legacyClient{base: front.base, session: c.session}
-			_, body, err := at.post(t.Context(), fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":{}}}`, i))
-			a := answers(body, fmt.Sprint(i))
-			if err != nil || len(a) != 1 || a[0].Get("error.data.bridge").Str != "overloaded" || a[0].Get("error.data.retryAfterMs").Int() == 0 ||
-				!strings.Contains(a[0].Get("error.message").Str, "fake") || !strings.Contains(a[0].Get("error.message").Str, "no instance with cluster: role: worker or all is there") {
-				t.Errorf("a call without a worker: %s %v", body, err)
-			}
-		})
-	}
-	calls.Wait()
-	f.worker()
-	f.call(c, "echo", map[string]any{"message": "x"})
 }
 
 // TestWorkersExample starts a front and a worker of the example, as it says.

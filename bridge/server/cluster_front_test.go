@@ -207,3 +207,119 @@ func TestClusterCursors(t *testing.T) {
 		}
 	})
 }
+
+// rememberer is a remote server that counts the calls in each of its sessions.
+type rememberer struct {
+	mu    sync.Mutex     // guards the rest
+	calls map[string]int // by session
+	ended int
+}
+
+func (m *rememberer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	q, id := gjson.ParseBytes(body), r.Header.Get("Mcp-Session-Id")
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, known := m.calls[id]
+	result := ""
+	switch {
+	case r.Method == http.MethodDelete:
+		m.ended++
+		return
+	case r.Method == http.MethodGet:
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return
+	case q.Get("method").Str == "initialize":
+		id = fmt.Sprint("session-", len(m.calls)+1)
+		m.calls[id] = 0
+		w.Header().Set("Mcp-Session-Id", id)
+		result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"rememberer","version":"1"}}`
+	case !known:
+		w.WriteHeader(http.StatusNotFound)
+		return
+	case !q.Get("id").Exists():
+		w.WriteHeader(http.StatusAccepted)
+		return
+	case q.Get("method").Str == "tools/call":
+		m.calls[id]++
+		result = fmt.Sprintf(`{"content":[{"type":"text","text":"%d"}]}`, m.calls[id])
+	default:
+		result = "{}"
+	}
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, q.Get("id").Raw, result)
+}
+
+// The owner of sessions with a remote server is killed. Another instance goes on with the server's own sessions, whose
+// state is as it was (S-033), also where the end of a connection is to be the session's (S-034): that ends with 404 where
+// a child process was lost. The server is told of the end once, when the client says so.
+func TestClusterCarry(t *testing.T) {
+	t.Parallel()
+	inWorld(t, func(t *testing.T, w *world) {
+		m := &rememberer{calls: map[string]int{}}
+		to := wiretest.NewSite(t, m)
+		for range 3 {
+			c := instanceIn()
+			for _, name := range []string{"remote", "strict", "child"} {
+				s := config.DefaultServer(name, "")
+				if s.Restart = name == "remote"; name == "child" {
+					s.Stdio = &config.Stdio{Command: "in memory"}
+				} else {
+					s.HTTP = &remote.Config{URL: "http://127.0.0.1", Dial: func(context.Context, string, string) (net.Conn, error) { return to.Dial(), nil }}
+				}
+				c.Servers = append(c.Servers, s)
+			}
+			c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}}
+			w.start(c, slog.New(slog.DiscardHandler), func(own *server, item *config.Server) backend {
+				if item.Name == "child" {
+					return reaching(&wiretest.Server{})(own, item)
+				}
+				return own.reach(item)
+			})
+		}
+		w.joined(3)
+		f := fronts{w}
+		ids := map[string]string{}
+		for _, name := range []string{"remote", "strict", "child"} {
+			ids[name] = f.begin(0, 0, "/"+name+"/mcp")
+		}
+		ask := func(at int, name string) gjson.Result {
+			_, a := f.post(0, at, "/"+name+"/mcp", ids[name], call("1", "echo"))
+			return a
+		}
+		counts := func(at int, want string) {
+			t.Helper()
+			for _, name := range []string{"remote", "strict"} {
+				w.until(name+" counts to "+want, func() bool { return ask(at, name).Get("result.content.0.text").Str == want })
+			}
+		}
+		counts(0, "1")
+		ask(0, "child")
+		w.until("the store has what is carried over", func() bool {
+			carried := 0
+			for _, h := range w.store.Records() {
+				carried += len(h.Carry)
+			}
+			return carried == 2
+		})
+		w.kill(w.whole[0])
+		counts(1, "2")
+		counts(2, "3")
+		w.until("the session of a child that was lost is gone", func() bool {
+			return w.whole[1].site.Do("POST", "/child/mcp", call("1", "echo"), append(as(wholeKeys[0]), "Mcp-Session-Id", ids["child"])...).Wait().Status() == http.StatusNotFound
+		})
+		if len(m.calls) != 2 || m.ended != 0 {
+			t.Errorf("the server has begun %d sessions and was told of the end of %d", len(m.calls), m.ended)
+		}
+		for _, name := range []string{"remote", "strict"} {
+			if r := w.whole[1].site.Do("DELETE", "/"+name+"/mcp", "", append(as(wholeKeys[0]), "Mcp-Session-Id", ids[name])...).Wait(); r.Status() != http.StatusNoContent {
+				t.Errorf("DELETE = %d %s", r.Status(), r.Body())
+			}
+		}
+		w.until("the server is told of both ends", func() bool {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			return m.ended == 2
+		})
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,8 +14,10 @@ import (
 	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
+	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -24,7 +27,8 @@ import (
 // answer at most, which is its own (S-020). 404 is for sessions that may be gone (S-027). When all
 // works again, each session that should live is served by each instance, and nothing is left.
 //
-// One game is played. -rapid.checks plays more, and -rapid.seed others.
+// One game is played with child processes at each instance, and one with those at workers, which are killed and cut off as
+// fronts are (S-051). -rapid.checks plays more, and -rapid.seed others.
 func TestWhole(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{"rapid.checks": "1", "rapid.seed": "20261123", "rapid.nofailfile": "true"} {
@@ -34,14 +38,18 @@ func TestWhole(t *testing.T) {
 			}
 		}
 	}
-	rapid.Check(t, func(rt *rapid.T) {
-		steps := rapid.SliceOfN(rapid.IntRange(0, 1<<16-1), 30, 60).Draw(rt, "steps")
-		said := ""
-		synctest.Test(t, func(t *testing.T) { said = playWhole(t, steps) })
-		if said != "" {
-			rt.Fatal(said)
-		}
-	})
+	for _, workers := range []int{0, 2} {
+		t.Run(fmt.Sprint("workers ", workers), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				steps := rapid.SliceOfN(rapid.IntRange(0, 1<<16-1), 30, 60).Draw(rt, "steps")
+				said := ""
+				synctest.Test(t, func(t *testing.T) { said = playWhole(t, workers, steps) })
+				if said != "" {
+					rt.Fatal(said)
+				}
+			})
+		})
+	}
 }
 
 // A session begins at an instance that has just lost the store, and is asked for elsewhere at all times
@@ -52,13 +60,13 @@ func TestUnwritten(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		p := &wholePlay{w: w, made: map[string]int{}, said: map[string]bool{}}
 		for range 3 {
-			p.start()
+			p.start(cluster.RoleAll)
 		}
 		time.Sleep(wholeLease)
 		owner, other := w.whole[0], w.whole[1]
 		p.cut(owner, refuses)
 		p.begin(0, owner)
-		if len(p.clients) != 1 || w.has(session.Key(p.clients[0].id)) {
+		if len(p.clients) != 1 || w.store.Has(session.Key(p.clients[0].id)) {
 			t.Fatal("no session began that the store does not have")
 		}
 		var replies []*wiretest.Reply
@@ -120,6 +128,7 @@ type wholeCall struct {
 // wholePlay is one game.
 type wholePlay struct {
 	w       *world
+	workers int                // where the child processes are; 0 if each instance has its own
 	servers []*wiretest.Server // of each instance
 	clients []*wholeClient
 	calls   []*wholeCall
@@ -130,11 +139,14 @@ type wholePlay struct {
 	tags    int
 }
 
-func playWhole(t *testing.T, steps []int) string {
+func playWhole(t *testing.T, workers int, steps []int) string {
 	w := newWorld(t)
-	p := &wholePlay{w: w, made: map[string]int{}, said: map[string]bool{}}
+	p := &wholePlay{w: w, workers: workers, made: map[string]int{}, said: map[string]bool{}}
 	for range 3 {
-		p.start()
+		p.start(p.role())
+	}
+	for range workers {
+		p.start(cluster.RoleWorker)
 	}
 	time.Sleep(wholeLease)
 	for at, x := range steps {
@@ -149,8 +161,8 @@ func playWhole(t *testing.T, steps []int) string {
 	p.settle()
 	p.finish()
 	w.end()
-	if p.fault == "" && w.left() > 0 {
-		p.fault = fmt.Sprintf("%d records are left", w.left())
+	if p.fault == "" && len(w.store.Records()) > 0 {
+		p.fault = fmt.Sprintf("%d records are left", len(w.store.Records()))
 	}
 	if p.fault != "" {
 		return "at the end: " + p.fault
@@ -158,16 +170,25 @@ func playWhole(t *testing.T, steps []int) string {
 	return ""
 }
 
-// left returns how many records the store has.
-func (w *world) left() int {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return len(w.records)
+// role is that of the instances that clients use.
+func (w *wholePlay) role() string {
+	if w.workers > 0 {
+		return cluster.RoleFront
+	}
+	return cluster.RoleAll
 }
 
-// start starts an instance with a child process of its own.
-func (w *wholePlay) start() *wholeOne {
+// fronts returns the instances that clients use.
+func (w *wholePlay) fronts() []*wholeOne { return w.living(w.role()) }
+
+func (w *wholePlay) living(role string) []*wholeOne {
+	return slices.DeleteFunc(w.w.living(), func(o *wholeOne) bool { return o.s.Config().Cluster.Role != role })
+}
+
+// start starts an instance, with child processes of its own if there are no workers.
+func (w *wholePlay) start(role string) *wholeOne {
 	c := instanceIn()
+	c.Cluster.Role = role
 	s := config.DefaultServer("files", "")
 	s.Stdio = &config.Stdio{Command: "in memory"}
 	c.Servers = append(c.Servers, s)
@@ -175,7 +196,13 @@ func (w *wholePlay) start() *wholeOne {
 	c.Drain = 4 * time.Second
 	f := &wiretest.Server{}
 	w.servers = append(w.servers, f)
-	return w.w.start(c, slog.New(slog.DiscardHandler), reaching(f))
+	reach := reaching(f)
+	if w.workers > 0 {
+		reach = func(own *server, item *config.Server) backend {
+			return own.atWorkers(item, placement.Local{Adapter: f, MaxProcesses: item.MaxChildren})
+		}
+	}
+	return w.w.start(c, slog.New(slog.DiscardHandler), reach)
 }
 
 func (w *wholePlay) wrong(format string, args ...any) {
@@ -205,7 +232,7 @@ func (w *wholePlay) call(c *wholeClient, at *wholeOne, tool, args string) *whole
 
 func (w *wholePlay) step(what, x int) {
 	world := w.w
-	all := world.living()
+	all := w.fronts()
 	at := all[x%len(all)]
 	other := all[(x/8+1)%len(all)]
 	var c *wholeClient
@@ -219,6 +246,12 @@ func (w *wholePlay) step(what, x int) {
 			}
 		}
 		return nil
+	}
+	victims, least := w.role(), 2
+	if w.workers > 0 && what >= 17 && x/8%2 == 1 {
+		victims, least = cluster.RoleWorker, 1
+		all = w.living(victims)
+		at = all[x%len(all)]
 	}
 	switch what {
 	case 0, 1, 2:
@@ -256,11 +289,11 @@ func (w *wholePlay) step(what, x int) {
 			w.end(c, at)
 		}
 	case 17, 18:
-		if len(all) > 2 {
+		if len(all) > least {
 			w.kill(at)
 		}
 	case 19:
-		if len(all) > 2 && world.calm() {
+		if len(all) > least && world.calm() {
 			world.mu.Lock()
 			at.leaves = true
 			world.mu.Unlock()
@@ -270,7 +303,7 @@ func (w *wholePlay) step(what, x int) {
 	case 20:
 		// One that starts while others are cut off is not known to them: S-010 excepts it.
 		if len(all) < 4 && world.calm() {
-			w.start()
+			w.start(victims)
 		}
 	case 21:
 		w.cut(at, refuses)
@@ -304,11 +337,13 @@ func (w *wholePlay) step(what, x int) {
 func (w *wholePlay) begin(x int, at *wholeOne) {
 	c := &wholeClient{n: len(w.clients), who: x / 4 % 2, firm: w.w.calm()}
 	r := w.do(c, at, http.MethodPost, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`).Wait()
+	own, _ := answers(r, 0)
 	switch {
+	case r.Status() == http.StatusOK && len(own) == 1 && gjson.Get(own[0], "error.data.bridge").Str == "overloaded" && w.workers > 0: // no worker has taken it in time
 	case r.Status() == http.StatusOK && r.Header("Mcp-Session-Id") != "":
 		c.id = r.Header("Mcp-Session-Id")
 		// An instance whose last beat has failed writes it later.
-		c.firm = c.firm && w.w.calm() && w.w.has(session.Key(c.id))
+		c.firm = c.firm && w.w.calm() && w.w.store.Has(session.Key(c.id))
 		c.loose = !c.firm && w.w.parted()
 		w.clients = append(w.clients, c)
 	case r.Status() != http.StatusServiceUnavailable:
@@ -418,7 +453,7 @@ func (w *wholePlay) wipe(x int) {
 	w.unsure = time.Now().Add(wholeLease)
 	switch x % 4 {
 	case 0:
-		world.jump()
+		world.store.EndLeases()
 		return
 	case 2:
 		world.wipe(nil)
@@ -431,7 +466,7 @@ func (w *wholePlay) wipe(x int) {
 			held = held || w.s.instance.node.Holds(session.Key(c.id))
 		}
 		c.firm, c.gone = false, c.gone || !held // what nobody has, nobody puts again
-		if x%4 == 3 && world.has(session.Key(c.id)) {
+		if x%4 == 3 && world.store.Has(session.Key(c.id)) {
 			c.deleted = false // an old file has it, perhaps as that of an instance which has died since
 			for _, k := range w.calls {
 				k.late = k.late && k.of != c // it may have waited for the store
@@ -446,7 +481,7 @@ func (w *wholePlay) settle() {
 	time.Sleep(3 * wholeLease)
 	synctest.Wait()
 	w.look()
-	all := w.w.living()
+	all := w.fronts()
 	for _, c := range w.clients {
 		if c.gone {
 			continue
@@ -573,7 +608,7 @@ func (w *wholePlay) judge(k *wholeCall) {
 
 // finish ends what is under way, and all sessions.
 func (w *wholePlay) finish() {
-	at := w.w.living()[0]
+	at := w.fronts()[0]
 	for _, k := range w.calls {
 		for _, e := range questions(k) {
 			if !w.said[e.ID] {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,45 +9,16 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // parted are instances that lose the store, or each other.
-type parted struct {
-	*world
-	at []*wholeOne
-}
-
-func partedIn(w *world, n int) *parted {
-	w.t.Helper()
-	p := &parted{world: w}
-	for range n {
-		c := instanceIn()
-		s := config.DefaultServer("files", "")
-		s.Stdio = &config.Stdio{Command: "in memory"}
-		c.Servers = append(c.Servers, s)
-		p.at = append(p.at, w.start(c, slog.New(slog.DiscardHandler), reaching(&wiretest.Server{})))
-	}
-	w.joined(n)
-	return p
-}
-
-// begin begins a session.
-func (p *parted) begin(i int) string {
-	p.t.Helper()
-	r := p.at[i].site.Do("POST", "/files/mcp", initialize).Wait()
-	if r.Status() != http.StatusOK || r.Header("Mcp-Session-Id") == "" {
-		p.t.Fatalf("initialize at %d = %d %s", i, r.Status(), r.Body())
-	}
-	return r.Header("Mcp-Session-Id")
-}
+type parted struct{ *several }
 
 // call makes a call, and returns "" if it was answered as it should, and otherwise the answer.
-func (p *parted) call(i int, id string) string {
-	r := p.at[i].site.Do("POST", "/files/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
+func (p parted) call(i int, id string) string {
+	r := p.all[i].site.Do("POST", "/files/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
 	if r.Status() == http.StatusOK && gjson.Get(r.Body(), "result").Exists() {
 		return ""
 	}
@@ -56,9 +26,9 @@ func (p *parted) call(i int, id string) string {
 }
 
 // goesOn makes calls that have to succeed, at all instances.
-func (p *parted) goesOn(what string, ids ...string) {
+func (p parted) goesOn(what string, ids ...string) {
 	p.t.Helper()
-	for i := range p.at {
+	for i := range p.all {
 		for _, id := range ids {
 			if fault := p.call(i, id); fault != "" {
 				p.t.Errorf("%s: a call at %d: %s", what, i, fault)
@@ -68,7 +38,7 @@ func (p *parted) goesOn(what string, ids ...string) {
 }
 
 // is waits until instances are in a state.
-func (p *parted) is(want cluster.State, all ...*wholeOne) {
+func (p parted) is(want cluster.State, all ...*wholeOne) {
 	p.t.Helper()
 	for _, w := range all {
 		p.until(fmt.Sprint("instance ", w.n, " is ", want), func() bool { return w.s.instance.node.State() == want })
@@ -76,9 +46,9 @@ func (p *parted) is(want cluster.State, all ...*wholeOne) {
 }
 
 // taken returns how many sessions an instance has taken over.
-func (p *parted) taken(i int) int64 {
-	_, s := p.at[i].status()
-	return s.Get("taken_over").Int()
+func (p parted) taken(i int) int64 {
+	_, state := p.all[i].status()
+	return state.Get("taken_over").Int()
 }
 
 func hasAll(text string, parts ...string) bool {
@@ -95,11 +65,11 @@ func hasAll(text string, parts ...string) bool {
 // sessions are served.
 func TestClusterCut(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		p := partedIn(w, 3)
-		id, other := p.begin(0), p.begin(1)
+	severally(t, 3, plain, func(t *testing.T, s *several) {
+		p := parted{s}
+		id, other := p.begin(p.all[0]), p.begin(p.all[1])
 		p.goesOn("begun", id, other)
-		w.part(p.at[0], p.at[1], refuses)
+		p.part(p.all[0], p.all[1], refuses)
 		if fault := p.call(1, id); !hasAll(fault, "503 Retry-After: 2", `"bridge":"unavailable"`) {
 			t.Errorf("a call for a session that is out of reach: %s", fault)
 		}
@@ -113,14 +83,14 @@ func TestClusterCut(t *testing.T) {
 				t.Errorf("a call at %d of another owner: %s", i, fault)
 			}
 		}
-		w.until("it is said to be out of reach", func() bool {
-			status, s := p.at[1].status()
+		p.until("it is said to be out of reach", func() bool {
+			status, s := p.all[1].status()
 			return status == http.StatusOK && len(s.Get("members.#(unreached==true)#").Array()) == 1
 		})
-		w.heal()
+		p.heal()
 		p.goesOn("healed", id, other)
-		for i := range p.at {
-			if _, s := p.at[i].status(); s.Get("taken_over").Int() != 0 || s.Get("state").Str != "sure" {
+		for i := range p.all {
+			if _, s := p.all[i].status(); s.Get("taken_over").Int() != 0 || s.Get("state").Str != "sure" {
 				t.Errorf("instance %d says %s", i, s.Raw)
 			}
 		}
@@ -133,42 +103,42 @@ func TestClusterCut(t *testing.T) {
 func TestClusterSilent(t *testing.T) {
 	t.Parallel()
 	for n := range scaletest.Of(2, 10) { // between a beat and the next
-		inWorld(t, func(t *testing.T, w *world) {
-			p := partedIn(w, 3)
-			id := p.begin(0)
+		severally(t, 3, plain, func(t *testing.T, s *several) {
+			p := parted{s}
+			id := p.begin(p.all[0])
 			p.goesOn("begun", id)
-			p.hush(p.at[0])
-			p.is(cluster.Isolated, p.at[0])
-			if status, s := p.at[0].status(); status != http.StatusServiceUnavailable {
+			p.hush(p.all[0])
+			p.is(cluster.Isolated, p.all[0])
+			if status, s := p.all[0].status(); status != http.StatusServiceUnavailable {
 				t.Errorf("/readyz of an instance alone without the store = %d %s", status, s.Raw)
 			}
 			if fault := p.call(0, id); !hasAll(fault, "503 Retry-After: 2") {
 				t.Errorf("a call at an instance alone without the store: %s", fault)
 			}
-			w.until("the session is taken over", func() bool { return p.call(1, id) == "" })
-			w.heal()
-			p.is(cluster.Sure, p.at[0])
+			p.until("the session is taken over", func() bool { return p.call(1, id) == "" })
+			p.heal()
+			p.is(cluster.Sure, p.all[0])
 			p.goesOn("taken over", id)
 			if n := p.taken(1); n != 1 {
 				t.Errorf("the one that has taken the session over says %d", n)
 			}
 			time.Sleep(time.Duration(n) * wholeLease / 10)
-			p.hush(p.at...)
-			p.is(cluster.Frozen, p.at...)
-			fresh := p.begin(2)
+			p.hush(p.all...)
+			p.is(cluster.Frozen, p.all...)
+			fresh := p.begin(p.all[2])
 			for begun := time.Now(); time.Since(begun) < 2*wholeLease; time.Sleep(300 * time.Millisecond) {
 				p.goesOn("without a store", id, fresh)
 			}
 			for _, i := range []int{1, 2} {
-				w.part(p.at[0], p.at[i], silent)
+				p.part(p.all[0], p.all[i], silent)
 			}
 			time.Sleep(time.Second)
-			w.join()
+			p.join()
 			for begun := time.Now(); time.Since(begun) < 2*wholeLease; time.Sleep(300 * time.Millisecond) {
 				p.goesOn("they hear of each other again", id, fresh)
 			}
-			w.heal()
-			p.is(cluster.Sure, p.at...)
+			p.heal()
+			p.is(cluster.Sure, p.all...)
 			p.goesOn("the store is back", id, fresh)
 			if n := p.taken(0) + p.taken(1) + p.taken(2); n != 1 {
 				t.Errorf("%d sessions were taken over, want only the one of the instance that was alone", n)
@@ -181,14 +151,14 @@ func TestClusterSilent(t *testing.T) {
 // waits for it (S-065).
 func TestClusterSlowStore(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		p := partedIn(w, 2)
-		w.mu.Lock()
-		for _, w := range p.at {
+	severally(t, 2, plain, func(t *testing.T, s *several) {
+		p := parted{s}
+		p.mu.Lock()
+		for _, w := range p.all {
 			w.slow = 200 * time.Millisecond
 		}
-		w.mu.Unlock()
-		id := p.begin(0)
+		p.mu.Unlock()
+		id := p.begin(p.all[0])
 		p.goesOn("begun", id) // the second reads whose it is
 		begun := time.Now()
 		for range 40 {
@@ -200,8 +170,8 @@ func TestClusterSlowStore(t *testing.T) {
 		for range 40 {
 			time.Sleep(wholeLease / 20)
 			p.goesOn("a slow store", id)
-			for i := range p.at {
-				if _, s := p.at[i].status(); s.Get("state").Str != "sure" || time.Since(begun) > wholeLease && s.Get("store_ms").Float() < 200 {
+			for i := range p.all {
+				if _, s := p.all[i].status(); s.Get("state").Str != "sure" || time.Since(begun) > wholeLease && s.Get("store_ms").Float() < 200 {
 					t.Fatalf("instance %d says %s", i, s.Raw)
 				}
 			}

@@ -24,7 +24,7 @@ import (
 func TestClusterEmbedded(t *testing.T) {
 	t.Parallel()
 	inWorld(t, func(t *testing.T, w *world) {
-		w.evicts = "allkeys-lru"
+		w.store.Evicts = "allkeys-lru"
 		said, dir := &lines{}, t.TempDir()
 		start := func(name string, servers ...string) *wholeOne {
 			c := instanceIn()

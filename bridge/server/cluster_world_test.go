@@ -1,13 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -20,8 +18,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
@@ -30,36 +29,18 @@ import (
 // have in common. Network and store have faults. All is in memory, so that time is a fake.
 type world struct {
 	t       *testing.T
+	store   *clustertest.Store
 	streams *replay.Memory
 	logins  *front.Memory
 
 	mu       sync.Mutex // guards the rest
 	changed  chan struct{}
-	run      int // of the store
-	evicts   string
-	records  map[string]session.Held
-	members  map[string]member
-	tasks    map[string]bool // by server, task and principal
-	hooks    map[string]webhook
-	line     *queue.Memory
-	saved    map[string]session.Held // records as they were once
-	whole    []*wholeOne             // all that there were
-	apart    map[[2]int]fault        // between two instances
-	answered int                     // so many answers of the store are lost
-	asked    map[string]int          // how often the store was asked, by what
-}
-
-// member is an instance, as the store knows it.
-type member struct {
-	cluster.Member
-	until  time.Time
-	secret string
-}
-
-// webhook is the last one of a server, as the store knows it.
-type webhook struct {
-	next, number int64
-	body         []byte
+	line     *queuetest.Memory
+	saved    []session.Held   // records as they were once
+	whole    []*wholeOne      // all that there were
+	apart    map[[2]int]fault // between two instances
+	answered int              // so many answers of the store are lost
+	asked    map[string]int   // how often the store was asked, by what
 }
 
 // fault is what is wrong with a way.
@@ -106,15 +87,11 @@ func inWorld(t *testing.T, f func(t *testing.T, w *world)) {
 func newWorld(t *testing.T) *world {
 	return &world{
 		t:       t,
+		store:   clustertest.New(),
 		streams: replay.NewMemory(),
 		logins:  front.NewMemory(),
 		changed: make(chan struct{}),
-		records: map[string]session.Held{},
-		members: map[string]member{},
-		tasks:   map[string]bool{},
-		hooks:   map[string]webhook{},
-		line:    queue.NewMemory(),
-		saved:   map[string]session.Held{},
+		line:    queuetest.NewMemory(),
 		apart:   map[[2]int]fault{},
 		asked:   map[string]int{},
 	}
@@ -147,11 +124,18 @@ func (w *world) start(c *config.Config, log *slog.Logger, reach backendMaker) *w
 	w.mu.Unlock()
 	c.Cluster.Listen, c.Cluster.Advertise = o.peer.at, cmp.Or(c.Cluster.Advertise, o.peer.at)
 	o.s = buildOn(c, log, reach, func(_ *server, id string, _ time.Duration) (*backing, error) {
-		v := &view{o: o, id: id}
+		v := w.store.As(id, o.secret, o.way)
 		return &backing{
-			sessions: v, registry: v, tasks: v, values: logins{v}, streams: copies{v}, offers: offers{v}, hooks: hooks{v}, close: func() error { return nil },
-			dialer: o,
-			listen: func(context.Context, string, time.Duration) (net.Listener, error) { return o.peer, nil },
+			sessions: v,
+			registry: v,
+			tasks:    v,
+			values:   logins{o},
+			streams:  copies{o},
+			offers:   offers{o},
+			hooks:    v.Hooks(),
+			close:    func() error { return nil },
+			dialer:   o,
+			listen:   func(context.Context, string, time.Duration) (net.Listener, error) { return o.peer, nil },
 		}, nil
 	})
 	go func() {
@@ -291,14 +275,6 @@ func (w *world) lose(f fault, all []*wholeOne) {
 	w.change()
 }
 
-// has reports whether the store has the record of a session.
-func (w *world) has(key string) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	_, ok := w.records[key]
-	return ok
-}
-
 // parted reports whether instances do not reach each other.
 func (w *world) parted() bool {
 	w.mu.Lock()
@@ -356,34 +332,21 @@ func (w *world) giveUp(a *wholeOne, pair [2]int) {
 
 func pairOf(a, b int) [2]int { return [2]int{min(a, b), max(a, b)} }
 
-// wipe empties the store, or brings it back as it was at mark. It is another process then.
-func (w *world) wipe(saved map[string]session.Held) {
+// wipe empties the store, or brings back the records that it had at mark. It is another process then.
+func (w *world) wipe(saved []session.Held) {
+	w.store.Restart()
+	if len(saved) > 0 {
+		w.store.Restore(saved)
+		return
+	}
+	w.store.Wipe()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.run++
-	w.records = map[string]session.Held{}
-	maps.Copy(w.records, saved)
-	if len(saved) == 0 {
-		clear(w.members)
-		clear(w.tasks)
-		clear(w.hooks)
-		w.line = queue.NewMemory()
-	}
+	w.line = queuetest.NewMemory()
 }
 
 // mark remembers what the store has.
-func (w *world) mark() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.saved = maps.Clone(w.records)
-}
-
-// jump sets the clock of the store: no lease is good any more.
-func (w *world) jump() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	clear(w.members)
-}
+func (w *world) mark() { w.saved = w.store.Records() }
 
 // living returns the instances that were not killed, and do not stop.
 func (w *world) living() (all []*wholeOne) {
@@ -505,20 +468,18 @@ func (w *wholeOne) DialContext(ctx context.Context, _, address string) (net.Conn
 	}
 }
 
-// view is the store, as an instance reaches it.
-type view struct {
-	o      *wholeOne
-	id     string
-	warned bool // of evicts
+// way is the way of an instance to the store.
+func (w *wholeOne) way(ctx context.Context, _, _ string, do func() error) error {
+	return w.do(ctx, func(*world) error { return do() })
 }
 
 // do does something in the store, unless it is out of reach. An instance that hears nothing
 // does not know whether it was done: what it has sent arrives when the silence ends.
-func (v *view) do(ctx context.Context, f func(w *world) error) error {
-	w := v.o.w
-	w.mu.Lock()
-	gone, slow := v.o.dead || v.o.cut == refuses, v.o.slow
-	w.mu.Unlock()
+func (w *wholeOne) do(ctx context.Context, f func(w *world) error) error {
+	all := w.w
+	all.mu.Lock()
+	gone, slow := w.dead || w.cut == refuses, w.slow
+	all.mu.Unlock()
 	if gone {
 		return session.ErrUnavailable
 	}
@@ -526,26 +487,26 @@ func (v *view) do(ctx context.Context, f func(w *world) error) error {
 	go func() {
 		time.Sleep(slow / 2)
 		for {
-			w.mu.Lock()
+			all.mu.Lock()
 			switch {
-			case v.o.dead || v.o.cut == refuses:
-				w.mu.Unlock()
+			case w.dead || w.cut == refuses:
+				all.mu.Unlock()
 				done <- session.ErrUnavailable
 				return
-			case v.o.cut == fine:
-				err := f(w)
-				lost := w.answered > 0
+			case w.cut == fine:
+				err := f(all)
+				lost := all.answered > 0
 				if lost {
-					w.answered--
+					all.answered--
 					err = session.ErrUnavailable
 				}
-				w.mu.Unlock()
+				all.mu.Unlock()
 				time.Sleep(slow / 2)
 				done <- err
 				return
 			}
-			changed := w.changed
-			w.mu.Unlock()
+			changed := all.changed
+			all.mu.Unlock()
 			<-changed
 		}
 	}()
@@ -557,211 +518,18 @@ func (v *view) do(ctx context.Context, f func(w *world) error) error {
 	}
 }
 
-func (v *view) Put(ctx context.Context, h session.Held) (session.Held, error) {
-	h.Owner, h.Epoch = v.id, h.Epoch+1
-	err := v.do(ctx, func(w *world) error {
-		if old, ok := w.records[h.Key]; ok && (old.Owner != h.Owner || old.Epoch != h.Epoch) {
-			return &session.Moved{Owner: old.Owner, Epoch: old.Epoch}
-		}
-		w.records[h.Key] = h
-		return nil
-	})
-	if err != nil {
-		return session.Held{}, err
-	}
-	return h, nil
-}
-
-func (v *view) Find(ctx context.Context, key string) (session.Held, error) {
-	var h session.Held
-	err := v.do(ctx, func(w *world) error {
-		found, ok := w.records[key]
-		if !ok {
-			return session.ErrNotFound
-		}
-		h = found
-		return nil
-	})
-	if err != nil {
-		return session.Held{}, err
-	}
-	return h, nil
-}
-
-func (v *view) Take(ctx context.Context, seen session.Held) (session.Held, error) {
-	var now session.Held
-	err := v.do(ctx, func(w *world) error {
-		h, ok := w.records[seen.Key]
-		switch {
-		case !ok:
-			return session.ErrNotFound
-		case h.Owner == v.id && h.Epoch == seen.Epoch+1: // the answer to the same was lost
-		case h.Owner != seen.Owner || h.Epoch != seen.Epoch:
-			return &session.Moved{Owner: h.Owner, Epoch: h.Epoch}
-		default:
-			h.Owner, h.Epoch = v.id, h.Epoch+1
-			w.records[h.Key] = h
-		}
-		now = h
-		return nil
-	})
-	if err != nil {
-		return session.Held{}, err
-	}
-	return now, nil
-}
-
-func (v *view) write(ctx context.Context, h session.Held, owner string) error {
-	return v.do(ctx, func(w *world) error {
-		old, ok := w.records[h.Key]
-		if !ok || old.Owner != v.id || old.Epoch != h.Epoch {
-			return session.ErrFenced
-		}
-		h.Owner = owner
-		w.records[h.Key] = h
-		return nil
-	})
-}
-
-func (v *view) Save(ctx context.Context, h session.Held) error    { return v.write(ctx, h, v.id) }
-func (v *view) Release(ctx context.Context, h session.Held) error { return v.write(ctx, h, "") }
-
-func (v *view) Delete(ctx context.Context, h session.Held) error {
-	return v.do(ctx, func(w *world) error {
-		if old, ok := w.records[h.Key]; ok && old.Owner == v.id && old.Epoch == h.Epoch {
-			delete(w.records, h.Key)
-		}
-		return nil
-	})
-}
-
-func (v *view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
-	var found []session.Held
-	err := v.do(ctx, func(w *world) error {
-		for _, h := range all {
-			if old, ok := w.records[h.Key]; !ok || old.Owner != v.id || old.Epoch != h.Epoch {
-				found = append(found, h)
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return found, nil
-}
-
-func (v *view) Beat(ctx context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
-	var seen cluster.Seen
-	err := v.do(ctx, func(w *world) error {
-		now := time.Now()
-		old, there := w.members[m.ID]
-		seen = cluster.Seen{Run: fmt.Sprint(w.run), Absent: !there || !now.Before(old.until), Hooks: map[string]int64{}}
-		if !v.warned {
-			seen.Evicts, v.warned = w.evicts, true
-		}
-		w.members[m.ID] = member{m, now.Add(life), v.o.secret}
-		for id, m := range w.members {
-			switch {
-			case !now.Before(m.until):
-			case m.secret != v.o.secret:
-				seen.Sealed = append(seen.Sealed, id)
-			default:
-				seen.Members = append(seen.Members, m.Member)
-			}
-		}
-		for name, h := range w.hooks {
-			if h.body != nil {
-				seen.Hooks[name] = h.number
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return cluster.Seen{}, err
-	}
-	return seen, nil
-}
-
-func (v *view) Present(ctx context.Context, id string) (bool, error) {
-	var there bool
-	err := v.do(ctx, func(w *world) error {
-		m, ok := w.members[id]
-		there = ok && time.Now().Before(m.until)
-		return nil
-	})
-	return err == nil && there, err
-}
-
-func (v *view) Leave(ctx context.Context, id string) error {
-	return v.do(ctx, func(w *world) error {
-		delete(w.members, id)
-		return nil
-	})
-}
-
-func (v *view) Note(ctx context.Context, server, task, principal string) error {
-	return v.do(ctx, func(w *world) error {
-		w.tasks[server+"\x00"+task+"\x00"+principal] = true
-		return nil
-	})
-}
-
-func (v *view) Noted(ctx context.Context, server, principal string, tasks []string) ([]bool, error) {
-	noted := make([]bool, len(tasks))
-	return noted, v.do(ctx, func(w *world) error {
-		for i, id := range tasks {
-			noted[i] = w.tasks[server+"\x00"+id+"\x00"+principal]
-		}
-		return nil
-	})
-}
-
-// hooks are the webhooks, as an instance reaches them.
-type hooks struct{ v *view }
-
-func (h hooks) Next(ctx context.Context, server string) (n int64, err error) {
-	err = h.v.do(ctx, func(w *world) error {
-		k := w.hooks[server]
-		k.next++
-		n, w.hooks[server] = k.next, k
-		return nil
-	})
-	return n, err
-}
-
-func (h hooks) Put(ctx context.Context, server string, n int64, body []byte) error {
-	return h.v.do(ctx, func(w *world) error {
-		if k := w.hooks[server]; n >= k.number {
-			w.hooks[server] = webhook{max(k.next, n), n, bytes.Clone(body)}
-		}
-		return nil
-	})
-}
-
-func (h hooks) Get(ctx context.Context, server string) (n int64, body []byte, err error) {
-	err = h.v.do(ctx, func(w *world) error {
-		k := w.hooks[server]
-		if n, body = k.number, k.body; body == nil {
-			return session.ErrNotFound
-		}
-		return nil
-	})
-	return n, body, err
-}
-
 // offers is the queue of openings, as an instance reaches it.
-type offers struct{ v *view }
+type offers struct{ to *wholeOne }
 
-func (o offers) at(ctx context.Context, what string, f func(m *queue.Memory) error) error {
-	return o.v.do(ctx, func(w *world) error {
+func (o offers) at(ctx context.Context, what string, f func(m *queuetest.Memory) error) error {
+	return o.to.do(ctx, func(w *world) error {
 		w.asked[what]++
 		return f(w.line)
 	})
 }
 
 func (o offers) Add(ctx context.Context, server string, r queue.Request, most int) (entry string, err error) {
-	err = o.at(ctx, "Add", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Add", func(m *queuetest.Memory) (err error) {
 		entry, err = m.Add(ctx, server, r, most)
 		return err
 	})
@@ -770,21 +538,21 @@ func (o offers) Add(ctx context.Context, server string, r queue.Request, most in
 
 // Take takes a request, which nobody has when the answer is lost.
 func (o offers) Take(ctx context.Context, servers []string, wait time.Duration) (all []queue.Taken, err error) {
-	var line *queue.Memory
-	if err := o.at(ctx, "Take", func(m *queue.Memory) error {
+	var line *queuetest.Memory
+	if err := o.at(ctx, "Take", func(m *queuetest.Memory) error {
 		line = m
 		return nil
 	}); err != nil {
 		return nil, err
 	}
 	if all, err = line.Take(ctx, servers, wait); len(all) > 0 {
-		err = o.at(ctx, "Take", func(*queue.Memory) error { return nil })
+		err = o.at(ctx, "Take", func(*queuetest.Memory) error { return nil })
 	}
 	return all, err
 }
 
 func (o offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) (all []queue.Taken, err error) {
-	err = o.at(ctx, "Overdue", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Overdue", func(m *queuetest.Memory) (err error) {
 		all, err = m.Overdue(ctx, servers, after, most)
 		return err
 	})
@@ -792,11 +560,11 @@ func (o offers) Overdue(ctx context.Context, servers []string, after time.Durati
 }
 
 func (o offers) Return(ctx context.Context, t queue.Taken) error {
-	return o.at(ctx, "Return", func(m *queue.Memory) error { return m.Return(ctx, t) })
+	return o.at(ctx, "Return", func(m *queuetest.Memory) error { return m.Return(ctx, t) })
 }
 
 func (o offers) Has(ctx context.Context, server, name string) (has bool, err error) {
-	err = o.at(ctx, "Has", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Has", func(m *queuetest.Memory) (err error) {
 		has, err = m.Has(ctx, server, name)
 		return err
 	})
@@ -804,11 +572,11 @@ func (o offers) Has(ctx context.Context, server, name string) (has bool, err err
 }
 
 func (o offers) Done(ctx context.Context, server, name string) error {
-	return o.at(ctx, "Done", func(m *queue.Memory) error { return m.Done(ctx, server, name) })
+	return o.at(ctx, "Done", func(m *queuetest.Memory) error { return m.Done(ctx, server, name) })
 }
 
 func (o offers) Lengths(ctx context.Context, servers []string) (all []int, err error) {
-	err = o.at(ctx, "Lengths", func(m *queue.Memory) (err error) {
+	err = o.at(ctx, "Lengths", func(m *queuetest.Memory) (err error) {
 		all, err = m.Lengths(ctx, servers)
 		return err
 	})
@@ -816,10 +584,10 @@ func (o offers) Lengths(ctx context.Context, servers []string) (all []int, err e
 }
 
 // logins are what front keeps, as an instance reaches it.
-type logins struct{ v *view }
+type logins struct{ to *wholeOne }
 
 func (l logins) Get(ctx context.Context, key string) (value []byte, err error) {
-	err = l.v.do(ctx, func(w *world) (err error) {
+	err = l.to.do(ctx, func(w *world) (err error) {
 		value, err = w.logins.Get(ctx, key)
 		return err
 	})
@@ -827,7 +595,7 @@ func (l logins) Get(ctx context.Context, key string) (value []byte, err error) {
 }
 
 func (l logins) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (done bool, err error) {
-	err = l.v.do(ctx, func(w *world) (err error) {
+	err = l.to.do(ctx, func(w *world) (err error) {
 		done, err = w.logins.Swap(ctx, key, old, value, life)
 		return err
 	})
@@ -835,11 +603,11 @@ func (l logins) Swap(ctx context.Context, key string, old, value []byte, life ti
 }
 
 func (l logins) End(ctx context.Context, id string, life time.Duration) error {
-	return l.v.do(ctx, func(w *world) error { return w.logins.End(ctx, id, life) })
+	return l.to.do(ctx, func(w *world) error { return w.logins.End(ctx, id, life) })
 }
 
 func (l logins) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
-	err = l.v.do(ctx, func(w *world) (err error) {
+	err = l.to.do(ctx, func(w *world) (err error) {
 		ids, next, err = w.logins.Ended(ctx, mark)
 		return err
 	})
@@ -847,15 +615,15 @@ func (l logins) Ended(ctx context.Context, mark string) (ids []string, next stri
 }
 
 // copies are the streams, as an instance reaches them.
-type copies struct{ v *view }
+type copies struct{ to *wholeOne }
 
 func (c copies) Write(ctx context.Context, all []replay.Entry) error {
-	return c.v.do(ctx, func(w *world) error { return w.streams.Write(context.Background(), all) })
+	return c.to.do(ctx, func(w *world) error { return w.streams.Write(context.Background(), all) })
 }
 
 func (c copies) Take(ctx context.Context, id, stream string, seq, mark int64) (replay.Taken, error) {
 	var taken replay.Taken
-	err := c.v.do(ctx, func(w *world) (err error) {
+	err := c.to.do(ctx, func(w *world) (err error) {
 		taken, err = w.streams.Take(context.Background(), id, stream, seq, mark)
 		return err
 	})

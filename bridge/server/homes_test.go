@@ -12,7 +12,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -184,33 +183,6 @@ func (s *several) begin(at *wholeOne) string {
 func echo(id int, text string) string {
 	args, _ := json.Marshal(map[string]string{"text": text})
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"echo","arguments":%s}}`, id, args)
-}
-
-// (S-040): the connection of `share: all` is one over all instances, and when its home
-// stops the next one goes on.
-func TestHomes(t *testing.T) {
-	t.Parallel()
-	for _, share := range []string{"all", "principal"} {
-		t.Run(share, func(t *testing.T) {
-			t.Parallel()
-			severally(t, 3, func(s *config.Server) { s.Share = gateway.Share(share) }, func(t *testing.T, s *several) {
-				var sessions []string
-				for _, w := range s.all {
-					sessions = append(sessions, s.begin(w))
-				}
-				for i, w := range s.all {
-					for n := range 3 {
-						if res, m := s.post(w, sessions[(i+n)%3], echo(n, "hello")); res.Status() != 200 || !strings.Contains(m.Raw, "hello") {
-							t.Errorf("echo = %d %s", res.Status(), m.Raw)
-						}
-					}
-				}
-				if n := s.f.Opened(); n != 1 {
-					t.Errorf("the server was connected to %d times", n)
-				}
-			})
-		})
-	}
 }
 
 // stateless makes a request of a client of 2026-07-28 that can be asked for samplings.

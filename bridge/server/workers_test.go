@@ -277,6 +277,29 @@ func TestWorkersWithoutStore(t *testing.T) {
 	})
 }
 
+// A worker that its front has found dead is back before it gives up the process of a session: the session goes on with this
+// process.
+func TestWorkerBack(t *testing.T) {
+	t.Parallel()
+	staffed(t, plain, []string{cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, s *several) {
+		front, worker := s.all[0], s.all[1]
+		id := s.begin(front)
+		s.refuse(worker)
+		s.until("the worker is found dead", func() bool { return len(front.s.instance.node.Members()) == 1 })
+		time.Sleep(time.Second)
+		s.heal()
+		s.joined(2)
+		for n := range 3 {
+			if _, m := s.post(front, id, echo(n, "hello")); !strings.Contains(m.Raw, "hello") {
+				t.Errorf("a call when the worker is back: %s", m.Raw)
+			}
+		}
+		if n := s.f.Opened(); n != 1 {
+			t.Errorf("the server was connected to %d times: the process did not go on", n)
+		}
+	})
+}
+
 // A server that cannot be started at the worker is told as one that cannot be started here.
 // (A hung one is found by a ping: TestPing in bridge/server/internal/placement.)
 func TestWorkerFails(t *testing.T) {
@@ -294,6 +317,21 @@ func TestWorkerFails(t *testing.T) {
 			t.Errorf("initialize = %s", m.Raw)
 		}
 		fails = false
+		s.begin(s.all[0])
+	})
+}
+
+// Without a worker an opening is refused after its wait, and the error says what is missing (S-052).
+func TestNoWorker(t *testing.T) {
+	t.Parallel()
+	staffed(t, func(s *config.Server) { s.Limits.Wait = 2 * time.Second }, []string{cluster.RoleFront}, func(t *testing.T, s *several) {
+		_, m := s.post(s.all[0], "", initialize)
+		e := m.Get("error")
+		if e.Get("data.bridge").Str != "overloaded" || e.Get("data.retryAfterMs").Int() == 0 || !hasAll(e.Get("message").Str, "files", "no instance with cluster: role: worker or all is there") {
+			t.Errorf("initialize = %s", m.Raw)
+		}
+		s.role = cluster.RoleWorker
+		s.add(plain)
 		s.begin(s.all[0])
 	})
 }

@@ -40,14 +40,16 @@ func (m *Memory) Len() int {
 func (m *Memory) Put(_ context.Context, h Held) (Held, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if old, there := m.all[h.Key]; there {
-		return Held{}, &Moved{old.Owner, old.Epoch}
-	}
-	if len(m.all) >= m.limit {
-		return Held{}, ErrFull
-	}
 	h.Owner, h.Epoch = m.owner, h.Epoch+1
-	m.all[h.Key] = h
+	switch old, there := m.all[h.Key]; {
+	case there && (old.Owner != h.Owner || old.Epoch != h.Epoch):
+		return Held{}, &Moved{old.Owner, old.Epoch}
+	case there: // the answer to the same request was lost
+	case len(m.all) >= m.limit:
+		return Held{}, ErrFull
+	default:
+		m.all[h.Key] = h
+	}
 	return h, nil
 }
 
@@ -70,6 +72,8 @@ func (m *Memory) Take(_ context.Context, seen Held) (Held, error) {
 	switch {
 	case !ok:
 		return Held{}, ErrNotFound
+	case h.Owner == m.owner && h.Epoch == seen.Epoch+1: // the answer to the same request was lost
+		return h, nil
 	case h.Owner != seen.Owner || h.Epoch != seen.Epoch:
 		return Held{}, &Moved{h.Owner, h.Epoch}
 	}

@@ -1,4 +1,4 @@
-package cluster
+package cluster_test
 
 import (
 	"context"
@@ -21,6 +21,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -28,42 +30,43 @@ const lease = 6 * time.Second
 
 // world is a store in memory with faults, and the instances that use it.
 type world struct {
-	t testing.TB
+	t     testing.TB
+	store *clustertest.Store
 
-	mu      sync.Mutex // guards the rest
-	run     int
-	keys    map[string]key // of members
-	records *session.Memory
-	nodes   map[string]*Node
-	cut     map[string]bool // from the store
-	deaf    map[string]bool // does not answer the others
-	mute    map[string]bool // the store does what it asks, and its answers are lost
-	slow    time.Duration   // that each command takes
-	most    int             // sessions of an instance
-	ended   map[string][]string
-	told    func(n *Node, key string)  // in Lost; may be nil
-	before  func(id, what, key string) // sees each command of an instance on its way to the store; may be nil
-	after   func(id, what, key string) // sees its answer on the way back; may be nil
-}
-
-type key struct {
-	Member
-	until time.Time
+	mu     sync.Mutex // guards the rest
+	nodes  map[string]*cluster.Node
+	cut    map[string]bool // from the store
+	deaf   map[string]bool // does not answer the others
+	mute   map[string]bool // the store puts what it asks, and its answers are lost
+	slow   time.Duration   // that each command takes
+	most   int             // sessions of an instance
+	ended  map[string][]string
+	told   func(n *cluster.Node, key string) // in Lost; may be nil
+	before func(id, what, key string)        // sees each command of an instance on its way to the store; may be nil
+	after  func(id, what, key string)        // sees its answer on the way back; may be nil
 }
 
 func newWorld(t testing.TB) *world {
-	return &world{t: t, keys: map[string]key{}, records: session.NewMemory(5000), nodes: map[string]*Node{}, cut: map[string]bool{}, deaf: map[string]bool{}, mute: map[string]bool{}, most: 100, ended: map[string][]string{}}
+	return &world{
+		t:     t,
+		store: clustertest.New(),
+		nodes: map[string]*cluster.Node{},
+		cut:   map[string]bool{},
+		deaf:  map[string]bool{},
+		mute:  map[string]bool{},
+		most:  100,
+		ended: map[string][]string{},
+	}
 }
 
-// view is the store, and the others, as one instance reaches them.
-type view struct {
+// way is that of an instance to the store, and to the others.
+type way struct {
 	w  *world
 	id string
 }
 
-// way is that of a command to the store, or of a hello to another instance.
-// Whoever was killed sends nothing more.
-func (v view) way(what, key string) error {
+// goes is the way there. Whoever was killed sends nothing more.
+func (v way) goes(what, key string) error {
 	v.w.mu.Lock()
 	before, lives := v.w.before, v.w.nodes[v.id] != nil
 	v.w.mu.Unlock()
@@ -76,8 +79,8 @@ func (v view) way(what, key string) error {
 	return nil
 }
 
-// back is the way of its answer.
-func (v view) back(what, key string) {
+// back is the way of an answer.
+func (v way) back(what, key string) {
 	v.w.mu.Lock()
 	after := v.w.after
 	v.w.mu.Unlock()
@@ -86,9 +89,9 @@ func (v view) back(what, key string) {
 	}
 }
 
-// fault is the way of a command to the store, which may be cut off.
-func (v view) fault(what, key string) error {
-	if err := v.way(what, key); err != nil {
+// command is the way of a command to the store, which may be cut off.
+func (v way) command(_ context.Context, what, key string, do func() error) error {
+	if err := v.goes(what, key); err != nil {
 		return err
 	}
 	v.w.mu.Lock()
@@ -97,122 +100,44 @@ func (v view) fault(what, key string) error {
 	if slow > 0 {
 		time.Sleep(slow)
 	}
-	v.w.mu.Lock()
-	defer v.w.mu.Unlock()
-	if v.w.cut[v.id] {
+	if v.is(v.w.cut) {
 		return session.ErrUnavailable
 	}
-	return nil
-}
-
-// do does one command.
-func do[T any](v view, what, key string, f func(session.Store) (T, error)) (T, error) {
-	var none T
-	if err := v.fault(what, key); err != nil {
-		return none, err
-	}
-	v.w.mu.Lock()
-	m := v.w.records.As(v.id)
-	v.w.mu.Unlock()
-	got, err := f(m)
+	err := do()
 	v.back(what, key)
-	return got, err
-}
-
-func (v view) Put(ctx context.Context, h session.Held) (session.Held, error) {
-	put, err := do(v, "put", h.Key, func(s session.Store) (session.Held, error) { return s.Put(ctx, h) })
-	v.w.mu.Lock()
-	defer v.w.mu.Unlock()
-	if v.w.mute[v.id] {
-		return session.Held{}, session.ErrUnavailable
+	if what == "put" && v.is(v.w.mute) {
+		return session.ErrUnavailable
 	}
-	return put, err
-}
-
-func (v view) Find(ctx context.Context, key string) (session.Held, error) {
-	return do(v, "find", key, func(s session.Store) (session.Held, error) { return s.Find(ctx, key) })
-}
-
-func (v view) Take(ctx context.Context, h session.Held) (session.Held, error) {
-	return do(v, "take", h.Key, func(s session.Store) (session.Held, error) { return s.Take(ctx, h) })
-}
-
-func (v view) Save(ctx context.Context, h session.Held) error {
-	_, err := do(v, "save", h.Key, func(s session.Store) (any, error) { return nil, s.Save(ctx, h) })
 	return err
 }
 
-func (v view) Release(ctx context.Context, h session.Held) error {
-	_, err := do(v, "release", h.Key, func(s session.Store) (any, error) { return nil, s.Release(ctx, h) })
-	return err
-}
-
-func (v view) Delete(ctx context.Context, h session.Held) error {
-	_, err := do(v, "delete", h.Key, func(s session.Store) (any, error) { return nil, s.Delete(ctx, h) })
-	return err
-}
-
-func (v view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
-	return do(v, "keep", "", func(s session.Store) ([]session.Held, error) { return s.Keep(ctx, all) })
-}
-
-func (v view) Beat(_ context.Context, m Member, life time.Duration) (Seen, error) {
-	if err := v.fault("beat", ""); err != nil {
-		return Seen{}, err
-	}
-	defer v.back("beat", "")
+func (v way) is(which map[string]bool) bool {
 	v.w.mu.Lock()
 	defer v.w.mu.Unlock()
-	now := time.Now()
-	old, there := v.w.keys[m.ID]
-	seen := Seen{Run: fmt.Sprint(v.w.run), Absent: !there || !now.Before(old.until)}
-	v.w.keys[m.ID] = key{m, now.Add(life)}
-	for _, k := range v.w.keys {
-		if now.Before(k.until) {
-			seen.Members = append(seen.Members, k.Member)
-		}
-	}
-	return seen, nil
+	return which[v.id]
 }
 
-func (v view) Present(_ context.Context, id string) (bool, error) {
-	if err := v.fault("present", id); err != nil {
-		return false, err
-	}
-	defer v.back("present", id)
-	v.w.mu.Lock()
-	defer v.w.mu.Unlock()
-	k, ok := v.w.keys[id]
-	return ok && time.Now().Before(k.until), nil
-}
-
-func (v view) Leave(_ context.Context, id string) error {
-	v.w.mu.Lock()
-	defer v.w.mu.Unlock()
-	delete(v.w.keys, id)
-	return nil
-}
-
-func (v view) Hello(_ context.Context, to Member, h Hello) (Hello, error) {
-	if err := v.way("hello", to.ID); err != nil {
-		return Hello{}, err
+func (v way) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (cluster.Hello, error) {
+	if err := v.goes("hello", to.ID); err != nil {
+		return cluster.Hello{}, err
 	}
 	defer v.back("hello", to.ID)
 	v.w.mu.Lock()
 	n, deaf := v.w.nodes[to.ID], v.w.deaf[to.ID] || v.w.deaf[v.id]
 	v.w.mu.Unlock()
 	if n == nil || deaf {
-		return Hello{}, errors.New("refused")
+		return cluster.Hello{}, errors.New("refused")
 	}
 	return n.Answer(h), nil
 }
 
-func (view) Disconnect(string) {}
+func (way) Disconnect(string) {}
 
 // start starts an instance.
-func (w *world) start(id string) *Node {
-	v := view{w, id}
-	n := New(Options{Self: Member{ID: id}, Store: v, Registry: v, Peers: v, Lease: lease, Life: time.Hour, MaxSessions: w.most, Log: slog.New(slog.DiscardHandler),
+func (w *world) start(id string) *cluster.Node {
+	v := way{w, id}
+	store := w.store.As(id, "", v.command)
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: store, Registry: store, Peers: v, Lease: lease, Life: time.Hour, MaxSessions: w.most, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) {
 			w.mu.Lock()
 			w.ended[id] = append(w.ended[id], key)
@@ -235,8 +160,7 @@ func (w *world) kill(id string) {
 	n := w.nodes[id]
 	delete(w.nodes, id)
 	w.mu.Unlock()
-	n.stop()
-	n.wg.Wait()
+	n.Kill()
 }
 
 func (w *world) set(which map[string]bool, id string, on bool) {
@@ -253,11 +177,9 @@ func (w *world) watch(before, after func(id, what, key string)) {
 
 // wipe empties the store. With restart it is another process, too.
 func (w *world) wipe(restart bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.keys, w.records = map[string]key{}, session.NewMemory(1000)
+	w.store.Wipe()
 	if restart {
-		w.run++
+		w.store.Restart()
 	}
 }
 
@@ -267,7 +189,7 @@ func (w *world) close() {
 	}
 }
 
-func (w *world) put(n *Node, key string) session.Held {
+func (w *world) put(n *cluster.Node, key string) session.Held {
 	w.t.Helper()
 	h, err := n.Put(w.t.Context(), session.Held{Record: session.Record{Key: key}})
 	if err != nil {
@@ -277,7 +199,7 @@ func (w *world) put(n *Node, key string) session.Held {
 }
 
 // takeOver does what an instance does that gets a request for a session of another one.
-func takeOver(ctx context.Context, n *Node, key string) error {
+func takeOver(ctx context.Context, n *cluster.Node, key string) error {
 	if n.Holds(key) {
 		return n.Await(ctx, key)
 	}
@@ -288,7 +210,7 @@ func takeOver(ctx context.Context, n *Node, key string) error {
 	if err != nil {
 		return err
 	}
-	if h.Owner != "" && h.Owner != n.o.Self.ID {
+	if h.Owner != "" && h.Owner != n.ID() {
 		if dead, err := n.Dead(ctx, h.Owner); err != nil || !dead {
 			return errors.Join(err, session.ErrFenced)
 		}
@@ -357,71 +279,41 @@ func TestWiped(t *testing.T) {
 }
 
 // An instance alone without the store turns clients away, loses its sessions, and finds
-// that out before it serves one again (S-012, S-072).
+// that out before it serves one again (S-012, S-072). So it is if a beat comes to the store late, when nobody waits for it
+// any more and the others have counted the instance out: by the next one its key is there, and its sessions are
+// not (S-010).
 func TestIsolated(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		n, b := w.start("a"), w.start("b")
-		w.start("c")
-		time.Sleep(3 * lease)
-		w.put(n, "taken")
-		w.put(n, "kept")
-		w.set(w.cut, "a", true)
-		time.Sleep(lease + time.Second)
-		if n.State() != Isolated || n.Ready() || n.Await(t.Context(), "taken") == nil {
-			t.Errorf("state %s", n.State())
-		}
-		if err := takeOver(t.Context(), b, "taken"); err != nil {
-			t.Errorf("take over = %v", err)
-		}
-		w.set(w.cut, "a", false)
-		_ = n.Await(t.Context(), "kept")
-		synctest.Wait()
-		time.Sleep(time.Second)
-		if n.State() != Sure || n.Holds("taken") || !n.Holds("kept") || len(w.ended["a"]) != 1 || w.ended["a"][0] != "taken" {
-			t.Errorf("state %s, ended %v", n.State(), w.ended["a"])
-		}
-		if err := n.Await(t.Context(), "kept"); err != nil || !n.Ready() {
-			t.Errorf("what nobody took: %v", err)
-		}
-	})
-}
-
-// A beat may come to the store late, when nobody waits for it any more and the others have counted the
-// instance out. By the next one its key is there, and its sessions are not: it finds that
-// out before it serves one again (S-010, S-012).
-func TestLateBeat(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		n, b := w.start("a"), w.start("b")
-		w.start("c")
-		time.Sleep(3 * lease)
-		w.put(n, "taken")
-		w.put(n, "kept")
-		w.set(w.cut, "a", true)
-		time.Sleep(lease + time.Second)
-		if err := takeOver(t.Context(), b, "taken"); err != nil {
-			t.Fatalf("take over = %v", err)
-		}
-		w.mu.Lock()
-		w.keys["a"] = key{Member{ID: "a"}, time.Now().Add(lease)}
-		w.mu.Unlock()
-		w.set(w.cut, "a", false)
-		_ = n.Await(t.Context(), "taken")
-		time.Sleep(time.Second)
-		if n.Holds("taken") || len(w.ended["a"]) != 1 || !b.Holds("taken") {
-			t.Errorf("two have the session; ended: %v", w.ended["a"])
-		}
-		if err := n.Await(t.Context(), "kept"); err != nil || !n.Holds("kept") || !n.Ready() {
-			t.Errorf("what nobody took: %v", err)
-		}
-	})
-}
-
-// begins reports whether requests of the session may begin at the instance, now.
-func begins(n *Node, key string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	e := n.held[key]
-	return e != nil && e.blocked == nil && (n.sure() || n.isFrozen())
+	for _, late := range []bool{false, true} {
+		in(t, func(t *testing.T, w *world) {
+			n, b := w.start("a"), w.start("b")
+			w.start("c")
+			time.Sleep(3 * lease)
+			w.put(n, "taken")
+			w.put(n, "kept")
+			w.set(w.cut, "a", true)
+			time.Sleep(lease + time.Second)
+			if n.State() != cluster.Isolated || n.Ready() || n.Await(t.Context(), "taken") == nil {
+				t.Errorf("state %s", n.State())
+			}
+			if err := takeOver(t.Context(), b, "taken"); err != nil {
+				t.Errorf("take over = %v", err)
+			}
+			if late {
+				if _, err := w.store.As("a", "", nil).Beat(t.Context(), cluster.Member{ID: "a"}, lease); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.set(w.cut, "a", false)
+			_ = n.Await(t.Context(), "taken")
+			time.Sleep(time.Second)
+			if n.State() != cluster.Sure || n.Holds("taken") || !b.Holds("taken") || !slices.Equal(w.ended["a"], []string{"taken"}) {
+				t.Errorf("a late beat: %t; state %s, ended %v", late, n.State(), w.ended["a"])
+			}
+			if err := n.Await(t.Context(), "kept"); err != nil || !n.Holds("kept") || !n.Ready() {
+				t.Errorf("a late beat: %t; what nobody took: %v", late, err)
+			}
+		})
+	}
 }
 
 // An instance was found dead, and is back before the other's command takes its session over: the
@@ -438,7 +330,7 @@ func TestBackBeforeTaken(t *testing.T) {
 		w.watch(func(id, what, key string) {
 			if id == "b" && what == "take" {
 				w.set(w.cut, "a", false)
-				served = n.Await(t.Context(), key) == nil && begins(n, key)
+				served = n.Await(t.Context(), key) == nil && n.Begins(key)
 			}
 		}, nil)
 		err := takeOver(t.Context(), b, "k")
@@ -446,10 +338,10 @@ func TestBackBeforeTaken(t *testing.T) {
 			t.Fatal("it was not back before: the test shows nothing")
 		}
 		time.Sleep(lease)
-		if begins(n, "k") == begins(b, "k") {
-			t.Errorf("served by the one that is back: %t, by the other: %t, which was told: %v", begins(n, "k"), begins(b, "k"), err)
+		if n.Begins("k") == b.Begins("k") {
+			t.Errorf("served by the one that is back: %t, by the other: %t, which was told: %v", n.Begins("k"), b.Begins("k"), err)
 		}
-		if h, err := b.Find(t.Context(), "k"); err != nil || (h.Owner == "a") != begins(n, "k") {
+		if h, err := b.Find(t.Context(), "k"); err != nil || (h.Owner == "a") != n.Begins("k") {
 			t.Errorf("the store says %q, %v", h.Owner, err)
 		}
 	})
@@ -458,12 +350,12 @@ func TestBackBeforeTaken(t *testing.T) {
 // A process is stopped while an answer of the store is on its way to it. When it goes on, it reads
 // that the session is its own, which was so before others counted it out (S-010, S-012).
 func TestOldAnswer(t *testing.T) {
-	home := ConnectionKey("files", "sessions\x00p")
+	home := cluster.ConnectionKey("files", "sessions\x00p")
 	for _, tc := range []struct {
 		name, key, what string
-		act             func(t *testing.T, w *world, n *Node)
+		act             func(t *testing.T, w *world, n *cluster.Node)
 	}{
-		{"taken", "k", "take", func(t *testing.T, w *world, n *Node) {
+		{"taken", "k", "take", func(t *testing.T, w *world, n *cluster.Node) {
 			gone := w.start("gone")
 			<-gone.Joined()
 			w.put(gone, "k")
@@ -471,8 +363,8 @@ func TestOldAnswer(t *testing.T) {
 			time.Sleep(2 * lease)
 			_ = takeOver(t.Context(), n, "k")
 		}},
-		{"claimed", home, "put", func(t *testing.T, _ *world, n *Node) { _, _, _ = n.Claim(t.Context(), home, "files", enough) }},
-		{"claimed from one that is dead", home, "take", func(t *testing.T, w *world, n *Node) {
+		{"claimed", home, "put", func(t *testing.T, _ *world, n *cluster.Node) { _, _, _ = n.Claim(t.Context(), home, "files", enough) }},
+		{"claimed from one that is dead", home, "take", func(t *testing.T, w *world, n *cluster.Node) {
 			if _, mine, err := w.start("gone").Claim(t.Context(), home, "files", enough); !mine {
 				t.Fatal(err)
 			}
@@ -480,11 +372,9 @@ func TestOldAnswer(t *testing.T) {
 			time.Sleep(2 * lease)
 			_, _, _ = n.Claim(t.Context(), home, "files", enough)
 		}},
-		{"settled", "k", "save", func(t *testing.T, w *world, n *Node) {
+		{"settled", "k", "save", func(t *testing.T, w *world, n *cluster.Node) {
 			w.put(n, "k")
-			w.mu.Lock()
-			w.run++
-			w.mu.Unlock()
+			w.store.Restart()
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -502,7 +392,7 @@ func TestOldAnswer(t *testing.T) {
 						defer close(back)
 						w.set(w.cut, "b", true)
 						time.Sleep(lease + time.Second)
-						if IsConnectionKey(key) {
+						if cluster.IsConnectionKey(key) {
 							if _, mine, err := c.Claim(t.Context(), key, "files", enough); !mine || err != nil {
 								t.Errorf("Claim = %t, %v", mine, err)
 							}
@@ -518,13 +408,13 @@ func TestOldAnswer(t *testing.T) {
 				tc.act(t, w, n)
 				<-back
 				for range 30 {
-					if begins(n, tc.key) && begins(c, tc.key) {
+					if n.Begins(tc.key) && c.Begins(tc.key) {
 						t.Fatal("two instances serve it")
 					}
 					time.Sleep(100 * time.Millisecond)
 				}
-				if begins(n, tc.key) || !begins(c, tc.key) {
-					t.Errorf("served: %t, by the one that has it: %t", begins(n, tc.key), begins(c, tc.key))
+				if n.Begins(tc.key) || !c.Begins(tc.key) {
+					t.Errorf("served: %t, by the one that has it: %t", n.Begins(tc.key), c.Begins(tc.key))
 				}
 			})
 		})
@@ -545,7 +435,7 @@ func TestHidden(t *testing.T) {
 		time.Sleep(lease / 2)
 		w.put(n, "new")
 		time.Sleep(lease)
-		if _, lives := b.Tagged("a"); lives || n.State() != Isolated || !b.AnswersUnlisted(t.Context(), "a") {
+		if _, lives := b.Tagged("a"); lives || n.State() != cluster.Isolated || !b.AnswersUnlisted(t.Context(), "a") {
 			t.Errorf("one that answers is not hidden; it is %s", n.State())
 		}
 		w.kill("a")
@@ -571,16 +461,15 @@ func setSince(t *testing.T, at time.Time, by int64) time.Time {
 // What was found out holds by both clocks of the machine: when the wall clock was set meanwhile, or went on
 // while the other one stood still, it does not (S-012, S-014).
 func TestFresh(t *testing.T) {
-	n := &Node{o: Options{Lease: time.Minute}}
 	for by, want := range map[int64]bool{0: true, 1: true, -1: true, 40: true, -40: true, 51: false, -51: false, 3600: false, -3600: false, 86400 * 365: false, -86400 * 365: false} {
 		at := setSince(t, time.Now(), by)
-		if got := n.fresh(&at); got != want {
+		if got := cluster.Fresh(time.Minute, &at); got != want {
 			t.Errorf("the wall clock was set by %d s: %v", by, got)
 		}
 	}
 	for ago, want := range map[time.Duration]bool{40 * time.Second: true, 51 * time.Second: false} {
 		at := setSince(t, time.Now().Add(-ago), -int64(ago/time.Second)) // set back by as much as has passed
-		if got := n.fresh(&at); got != want {
+		if got := cluster.Fresh(time.Minute, &at); got != want {
 			t.Errorf("the wall clock stands still since %v: %v", ago, got)
 		}
 	}
@@ -596,10 +485,9 @@ func TestClockSet(t *testing.T) {
 		w.put(a, "k")
 		for _, by := range []time.Duration{time.Hour, -time.Hour, 30 * 24 * time.Hour, 2 * lease, -2 * lease} {
 			synctest.Wait() // no beat is in flight
-			for _, n := range []*Node{a, b} {
-				at := n.lastGood.Load().Add(-by)
-				n.lastGood.Store(&at)
-				if n.State() != Isolated || n.Ready() {
+			for _, n := range []*cluster.Node{a, b} {
+				n.SetClock(by)
+				if n.State() != cluster.Isolated || n.Ready() {
 					t.Errorf("set by %v: %s", by, n.State())
 				}
 			}
@@ -639,20 +527,14 @@ func TestOlderEpoch(t *testing.T) {
 		if epoch() <= h.Epoch {
 			t.Fatal("the session was not taken again after the lease")
 		}
-		w.mu.Lock()
-		w.records = session.NewMemory(10)
-		w.run++
-		_, err := w.records.As("a").Put(t.Context(), session.Held{Record: h.Record})
-		w.mu.Unlock()
-		if err != nil {
-			t.Fatal(err)
-		}
+		w.store.Restore([]session.Held{h})
+		w.store.Restart()
 		time.Sleep(lease)
 		if n := epoch(); n != h.Epoch || !a.Holds("k") {
 			t.Errorf("the store has epoch %d, want that of its file, %d", n, h.Epoch)
 		}
-		if err := a.Delete(t.Context(), h); err != nil || w.records.Len() != 0 {
-			t.Errorf("Delete = %v, and %d records are left", err, w.records.Len())
+		if err := a.Delete(t.Context(), h); err != nil || len(w.store.Records()) != 0 {
+			t.Errorf("Delete = %v, and %d records are left", err, len(w.store.Records()))
 		}
 	})
 }
@@ -683,7 +565,7 @@ func frozen(t *testing.T, w *world, apart time.Duration) {
 			t.Fatalf("a session is not served while beats are %s apart", apart)
 		}
 	}
-	if n.State() != Frozen {
+	if n.State() != cluster.Frozen {
 		t.Errorf("state %s", n.State())
 	}
 	w.put(b, "new")
@@ -702,7 +584,7 @@ func frozen(t *testing.T, w *world, apart time.Duration) {
 	w.set(w.cut, "a", true)
 	w.set(w.deaf, "a", true)
 	time.Sleep(2 * lease)
-	if n.State() != Isolated { // fewer than half are reached
+	if n.State() != cluster.Isolated { // fewer than half are reached
 		t.Errorf("state %s", n.State())
 	}
 }
@@ -729,7 +611,7 @@ func TestReleased(t *testing.T) {
 		if errors.Join(n.Release(t.Context(), released), n.Delete(t.Context(), deleted), n.Delete(t.Context(), bound)) != nil {
 			t.Error("the end of sessions failed")
 		}
-		if err := takeOver(t.Context(), b, "released"); err != nil || len(b.held["released"].Subs) != 1 {
+		if err := takeOver(t.Context(), b, "released"); err != nil || len(b.Record("released").Subs) != 1 {
 			t.Errorf("take over = %v", err)
 		}
 		for _, key := range []string{"deleted", "bound"} {
@@ -757,12 +639,10 @@ func TestEndedStays(t *testing.T) {
 				t.Fatalf("Delete = %v", err)
 			}
 			if restored {
-				w.mu.Lock()
-				if _, err := w.records.As("a").Put(t.Context(), session.Held{Record: session.Record{Key: "k"}}); err != nil {
+				if _, err := w.store.As("a", "", nil).Put(t.Context(), session.Held{Record: session.Record{Key: "k"}}); err != nil {
 					t.Error(err)
 				}
-				w.run++
-				w.mu.Unlock()
+				w.store.Restart()
 			} else {
 				w.set(w.cut, "a", false)
 			}
@@ -809,10 +689,10 @@ func TestEndedLong(t *testing.T) {
 		}
 		cut(true)
 		time.Sleep(2 * lease)
-		if err := errors.Join(n.Delete(t.Context(), h), n.Delete(t.Context(), asked)); err != nil || n.State() != Frozen {
+		if err := errors.Join(n.Delete(t.Context(), h), n.Delete(t.Context(), asked)); err != nil || n.State() != cluster.Frozen {
 			t.Fatalf("state %s: %v", n.State(), err)
 		}
-		time.Sleep(10 * endedFor)
+		time.Sleep(10 * cluster.EndedFor)
 		cut(false)
 		if err := takeOver(t.Context(), n, "asked"); !errors.Is(err, session.ErrNotFound) || n.Holds("asked") { // before the next beat
 			t.Errorf("taken over again: %v", err)
@@ -910,7 +790,7 @@ func TestManyEnded(t *testing.T) {
 		w.cut["a"] = false
 		w.mu.Unlock()
 		time.Sleep(lease)
-		if left := w.records.Len(); left < many/4 {
+		if left := len(w.store.Records()); left < many/4 {
 			t.Fatalf("%d records are left: what follows shows nothing", left)
 		}
 		lives.Subs = []string{"file:///a"}
@@ -918,11 +798,11 @@ func TestManyEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(lease)
-		if h, err := w.records.Find(t.Context(), "lives"); err != nil || len(h.Subs) != 1 {
+		if h, err := w.store.As("", "", nil).Find(t.Context(), "lives"); err != nil || len(h.Subs) != 1 {
 			t.Errorf("a session that lives is not written: %+v, %v", h, err)
 		}
-		time.Sleep(many / atOnce * 2 * w.slow)
-		if left := w.records.Len(); left != 1 {
+		time.Sleep(many / cluster.AtOnce * 2 * w.slow)
+		if left := len(w.store.Records()); left != 1 {
 			t.Errorf("%d records are left", left)
 		}
 	})
@@ -945,11 +825,9 @@ func TestEndedBound(t *testing.T) {
 				w.set(w.cut, "a", false)
 				time.Sleep(time.Millisecond)
 			}
-			n.mu.Lock()
-			first, last, count := n.ended[fmt.Sprint(cut, 0)], n.ended[fmt.Sprint(cut, 4)], len(n.ended)
-			n.mu.Unlock()
-			if first != nil || last == nil || count > 2*w.most {
-				t.Errorf("cut off: %t; %d are known, the first: %t, the last: %t", cut, count, first != nil, last != nil)
+			first, last, count := n.Remembers(fmt.Sprint(cut, 0)), n.Remembers(fmt.Sprint(cut, 4)), n.EndedCount()
+			if first || !last || count > 2*w.most {
+				t.Errorf("cut off: %t; %d are known, the first: %t, the last: %t", cut, count, first, last)
 			}
 			time.Sleep(2 * lease)
 		}
@@ -997,7 +875,7 @@ func travels(seed uint64) func(what ...string) time.Duration {
 		r := rand.New(rand.NewPCG(seed, h.Sum64()))
 		most := 5 * time.Millisecond
 		if r.IntN(6) == 0 {
-			most = opTimeout / 3
+			most = cluster.OpTimeout / 3
 		}
 		return 1 + time.Duration(r.Int64N(int64(most)))
 	}
@@ -1018,7 +896,7 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 		begin()
 	}
 	time.Sleep(3 * lease)
-	living := func() (all []*Node) { // always in the same order
+	living := func() (all []*cluster.Node) { // always in the same order
 		for i := range started {
 			if n := w.nodes[fmt.Sprint("node", i)]; n != nil {
 				all = append(all, n)
@@ -1030,8 +908,8 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 		for s := range sessions {
 			var who []string
 			for _, n := range living() {
-				if begins(n, fmt.Sprint("s", s)) {
-					who = append(who, fmt.Sprintf("%s (%s, cut: %t)", n.o.Self.ID, n.State(), w.cut[n.o.Self.ID]))
+				if n.Begins(fmt.Sprint("s", s)) {
+					who = append(who, fmt.Sprintf("%s (%s, cut: %t)", n.ID(), n.State(), w.cut[n.ID()]))
 				}
 			}
 			if len(who) > 1 {
@@ -1059,9 +937,9 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 		return ""
 	}
 	cutOff := func() bool {
-		return slices.ContainsFunc(living(), func(n *Node) bool { return w.cut[n.o.Self.ID] || n.State() != Sure })
+		return slices.ContainsFunc(living(), func(n *cluster.Node) bool { return w.cut[n.ID()] || n.State() != cluster.Sure })
 	}
-	pick := func(x int) (string, *Node) {
+	pick := func(x int) (string, *cluster.Node) {
 		i := x % started
 		for {
 			if n := w.nodes[fmt.Sprint("node", i)]; n != nil {
@@ -1107,9 +985,7 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 				w.set(w.cut, id, true)
 			}
 		case 13:
-			w.mu.Lock()
-			w.run++ // failed over, with nothing lost
-			w.mu.Unlock()
+			w.store.Restart() // failed over, with nothing lost
 		default:
 			fault = sleep(time.Duration(x/16%80) * 100 * time.Millisecond)
 		}
@@ -1157,7 +1033,7 @@ func TestLosing(t *testing.T) {
 			t.Fatal(err)
 		}
 		var asked atomic.Int64
-		w.told = func(n *Node, key string) {
+		w.told = func(n *cluster.Node, key string) {
 			asked.Add(1)
 			if n.Holds(key) || n.Ready() || n.Await(t.Context(), key) == nil {
 				t.Error("a request may begin of a session that is being ended")
@@ -1184,7 +1060,7 @@ func TestHomeAfterWipe(t *testing.T) {
 		in(t, func(t *testing.T, w *world) {
 			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
-			key := ConnectionKey("files", "sessions\x00p")
+			key := cluster.ConnectionKey("files", "sessions\x00p")
 			if _, mine, err := n.Claim(t.Context(), key, "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
@@ -1211,7 +1087,7 @@ func TestHomesBesideSessions(t *testing.T) {
 		n, b := w.start("a"), w.start("b")
 		time.Sleep(3 * lease)
 		for i := range 150 { // there may be 100 sessions
-			if _, mine, err := n.Claim(t.Context(), ConnectionKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
+			if _, mine, err := n.Claim(t.Context(), cluster.ConnectionKey("files", fmt.Sprint(i)), "files", enough); !mine || err != nil {
 				t.Fatalf("Claim = %t, %v", mine, err)
 			}
 		}
@@ -1231,12 +1107,12 @@ func TestHomesBesideSessions(t *testing.T) {
 			t.Errorf("others see %+v, %v", n.Members(), err)
 		}
 		for i := range 150 {
-			if err := n.Unclaim(t.Context(), ConnectionKey("files", fmt.Sprint(i))); err != nil {
+			if err := n.Unclaim(t.Context(), cluster.ConnectionKey("files", fmt.Sprint(i))); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if n.connections != 0 || len(n.held) != 100 {
-			t.Errorf("%d owners and %d of all are left", n.connections, len(n.held))
+		if connections, all := n.HeldCount(); connections != 0 || all != 100 {
+			t.Errorf("%d owners and %d of all are left", connections, all)
 		}
 	})
 }
@@ -1253,7 +1129,7 @@ func TestUnreached(t *testing.T) {
 		}
 		w.set(w.deaf, "b", true)
 		time.Sleep(3 * lease)
-		if n.Unreached("a") || !n.Unreached("b") || n.UnreachedCount() != 1 || n.State() != Sure {
+		if n.Unreached("a") || !n.Unreached("b") || n.UnreachedCount() != 1 || n.State() != cluster.Sure {
 			t.Errorf("one that cannot be reached is said to be; state %s", n.State())
 		}
 		w.set(w.deaf, "b", false)
@@ -1284,7 +1160,7 @@ func TestFrozenLives(t *testing.T) {
 				w.set(w.cut, id, true)
 			}
 			time.Sleep(2 * lease)
-			if n.State() != Frozen {
+			if n.State() != cluster.Frozen {
 				t.Fatalf("state %s", n.State())
 			}
 			w.wipe(true)

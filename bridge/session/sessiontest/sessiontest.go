@@ -126,6 +126,23 @@ func Run(t *testing.T, open func(t *testing.T) (as func(owner string) session.St
 			t.Errorf("Take = %+v, %v", got, err)
 		}
 	})
+	t.Run("asked again, since an answer was lost", func(t *testing.T) {
+		as, ctx := open(t), t.Context()
+		s, b := as("a"), as("b")
+		h := put(t, s, "one")
+		if again, err := s.Put(ctx, record("one")); err != nil || !reflect.DeepEqual(again, h) {
+			t.Errorf("Put = %+v, %v, want %+v", again, err, h)
+		}
+		taken, err := b.Take(ctx, h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again, err := b.Take(ctx, h); err != nil || !reflect.DeepEqual(again, taken) {
+			t.Errorf("Take = %+v, %v, want %+v", again, err, taken)
+		}
+		_, err = s.Put(ctx, record("one"))
+		moved(t, err, "b", 2)
+	})
 	// (S-013): if several owners call Take at once, one succeeds, and the others learn its name from the error.
 	t.Run("one wins", func(t *testing.T) {
 		as, ctx := open(t), t.Context()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	queuetest.Run(t, func(*testing.T) queue.Queue { return queue.NewMemory() })
+	queuetest.Run(t, func(*testing.T) queue.Queue { return queuetest.NewMemory() })
 }
 
 // slots is a worker with so many places.
@@ -99,7 +99,7 @@ func length(t *testing.T, q queue.Queue, server string) int {
 // Openings of several fronts are opened in the order in which they came (S-052).
 func TestFair(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x", "y", "z")
 		var mu sync.Mutex
 		var order []string
@@ -138,7 +138,7 @@ func TestFair(t *testing.T) {
 // refused at once (S-052).
 func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")["x"]
 		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 		defer cancel()
@@ -173,7 +173,7 @@ func TestWait(t *testing.T) {
 // answer of the front is lost.
 func TestOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 10}
 		var asked atomic.Int64
@@ -206,7 +206,7 @@ func TestOnce(t *testing.T) {
 // one. Nothing else is lost by that (S-051).
 func TestKilledWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		begun := time.Now()
 		got := make(chan queue.Grant)
@@ -235,7 +235,7 @@ func TestKilledWorker(t *testing.T) {
 // An request whose front has died is dropped, and its place is free again.
 func TestDeadFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		d := &desk{name: "w", servers: []string{"a"}, places: 1}
 		if _, err := m.Add(t.Context(), "a", queue.Request{ID: "1", Front: "dead"}, 10); err != nil {
 			t.Fatal(err)
@@ -253,7 +253,7 @@ func TestDeadFront(t *testing.T) {
 // once; nor does a worker that its fronts cannot reach.
 func TestUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "far", "near")
 		var told atomic.Int64
 		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 2}
@@ -299,7 +299,7 @@ func TestUnreached(t *testing.T) {
 		w.Close()
 	})
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")["x"]
 		hands := func(worker string, want error) {
 			t.Helper()
@@ -340,7 +340,7 @@ func TestUnreached(t *testing.T) {
 // front cannot be reached.
 func TestBehindUnreached(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "far", "near")
 		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(t queue.Taken) error {
 			if t.Front == "far" {
@@ -383,7 +383,7 @@ func TestBehindUnreached(t *testing.T) {
 // A worker with one place serves several lines.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		d := &desk{name: "w", servers: []string{"a", "b", "c", "d"}, front: f, places: 1}
 		w := work(m, d)
@@ -435,7 +435,7 @@ func (b *broken) Add(ctx context.Context, server string, r queue.Request, most i
 // While the store is away openings wait; when it was emptied they are offered anew.
 func TestStoreAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory := queue.NewMemory()
+		memory := queuetest.NewMemory()
 		b := &broken{Queue: memory, away: true}
 		f := fronts(b, "x")
 		short, cancel := context.WithTimeout(t.Context(), 5*time.Second)
@@ -475,7 +475,7 @@ func TestStoreAway(t *testing.T) {
 // else knows that it waits.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		got := make(chan error)
 		begun := time.Now()
@@ -507,7 +507,7 @@ func TestVanished(t *testing.T) {
 // made again, or of which nobody knows whether they came.
 func TestFullOfItsOwn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		ended := make(chan error, 3)
 		for range 3 {
@@ -533,7 +533,7 @@ func TestFullOfItsOwn(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(&deaf{Queue: m}, "x")
 		ended := make(chan error)
 		go func() {
@@ -562,7 +562,7 @@ func (d *deaf) Add(ctx context.Context, server string, r queue.Request, most int
 // A worker that stops gives back what it takes at that moment, and others have it at once.
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := queue.NewMemory()
+		m := queuetest.NewMemory()
 		f := fronts(m, "x")
 		d := &desk{name: "old", servers: []string{"a"}, front: f, places: 1}
 		late := &slow{Queue: m}

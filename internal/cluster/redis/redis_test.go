@@ -2,8 +2,8 @@ package redis_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
-	"reflect"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,8 +14,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
-	"github.com/mcp-bridge/bridge/bridge/session/sessiontest"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 )
@@ -26,16 +26,61 @@ func options(owner string) redis.Options {
 	return redis.Options{Prefix: "b", Owner: owner, Secrets: []string{secret}, Life: time.Minute}
 }
 
-func TestStore(t *testing.T) {
-	server := redistest.Start(t)
-	c := server.Client()
-	defer c.Close()
-	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
-		if err := c.FlushAll(t.Context()).Err(); err != nil {
+// stores returns a function that makes empty stores, which share a client: each has a prefix of its own.
+func stores(c redis.Client) func(*testing.T) func(owner, secret string) clustertest.Shared {
+	return func(*testing.T) func(owner, secret string) clustertest.Shared {
+		prefix := "b:" + rand.Text()
+		return func(owner, secret string) clustertest.Shared {
+			s := redis.New(c, redis.Options{
+				Prefix:  prefix,
+				Owner:   owner,
+				Secrets: []string{secret},
+				Life:    time.Minute,
+				Hooks:   func() []string { return []string{"flows", "silent"} },
+			})
+			return clustertest.Shared{
+				Sessions: s,
+				Registry: s,
+				Tasks:    s.Tasks(),
+				Hooks:    s.Hooks(),
+			}
+		}
+	}
+}
+
+// connect returns a client of a store, which is closed when the test ends.
+func connect(t *testing.T, url string) redis.Client {
+	t.Helper()
+	c, err := redis.Connect(url, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// allow makes the user that docs/cluster.md describes, and returns what stands before the address in its URL.
+func allow(t *testing.T, servers ...*redistest.Server) (user string) {
+	t.Helper()
+	command := []any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}
+	for r := range strings.FieldsSeq("+@connection +@read +@write +@scripting -@dangerous +info +time +command +cluster|slots +cluster|shards +cluster|nodes") {
+		command = append(command, r)
+	}
+	for _, s := range servers {
+		admin := s.Client()
+		err := admin.Do(t.Context(), command...).Err()
+		_ = admin.Close()
+		if err != nil {
 			t.Fatal(err)
 		}
-		return func(owner string) session.Store { return redis.New(c, options(owner)) }
-	})
+	}
+	return "bridge:password@"
+}
+
+// The rights that the documentation gives the user are enough.
+func TestStore(t *testing.T) {
+	server := redistest.Start(t)
+	clustertest.Run(t, stores(connect(t, "redis://"+allow(t, server)+server.Address+"/0")))
 }
 
 // A session and an instance: what is where, how long it lives, and that nothing of it is
@@ -90,56 +135,34 @@ func TestKeys(t *testing.T) {
 	_ = h
 }
 
+// A store that was emptied, is away, or is another process.
 func TestRegistry(t *testing.T) {
 	server := redistest.Start(t)
 	c, ctx := server.Client(), t.Context()
 	defer c.Close()
-	a, b := redis.New(c, options("A")), redis.New(c, options("B"))
-	is := map[string]cluster.Member{"A": {ID: "A", Address: "a:1"}, "B": {ID: "B", Address: "b:1", Sessions: 3}}
-	beat := func(s *redis.Store, id string, absent bool, want ...string) cluster.Seen {
+	s := redis.New(c, options("A"))
+	beat := func(absent bool) string {
 		t.Helper()
-		seen, err := s.Beat(ctx, is[id], time.Minute)
-		if err != nil || seen.Absent != absent || len(seen.Members) != len(want) || seen.Run == "" {
-			t.Fatalf("Beat = %+v, %v, want absent: %t and %v", seen, err, absent, want)
+		seen, err := s.Beat(ctx, cluster.Member{ID: "A"}, time.Minute)
+		if err != nil || seen.Absent != absent || len(seen.Members) != 1 {
+			t.Fatalf("Beat = %+v, %v, want absent: %t", seen, err, absent)
 		}
-		for i, m := range seen.Members {
-			if !reflect.DeepEqual(m, is[want[i]]) {
-				t.Errorf("member %+v, want %+v", m, is[want[i]])
-			}
-		}
-		return seen
+		return seen.Run
 	}
-	first := beat(a, "A", true, "A")
-	beat(b, "B", true, "B", "A")
-	beat(a, "A", false, "A", "B")
-	is["B"] = cluster.Member{ID: "B", Address: "b:1", Draining: true}
-	beat(b, "B", false, "B", "A")
-	beat(a, "A", false, "A", "B")
-	if there, err := a.Present(ctx, "B"); err != nil || !there {
-		t.Errorf("Present = %t, %v", there, err)
-	}
-	if err := b.Leave(ctx, "B"); err != nil {
-		t.Fatal(err)
-	}
-	if there, err := a.Present(ctx, "B"); err != nil || there {
-		t.Errorf("Present after Leave = %t, %v", there, err)
-	}
-	if seen := beat(a, "A", false, "A"); seen.Run != first.Run {
-		t.Error("the store is taken for another one")
-	}
+	first := beat(true)
 	c.FlushAll(ctx)
-	beat(a, "A", true, "A")
+	beat(true)
 	server.Kill()
 	soon, cancel := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer cancel()
-	if _, err := a.Beat(soon, is["A"], time.Second); !errors.Is(err, session.ErrUnavailable) {
+	if _, err := s.Beat(soon, cluster.Member{ID: "A"}, time.Second); !errors.Is(err, session.ErrUnavailable) {
 		t.Errorf("Beat without a store = %v", err)
 	}
-	if _, err := a.Find(soon, "x"); !errors.Is(err, session.ErrUnavailable) {
+	if _, err := s.Find(soon, "x"); !errors.Is(err, session.ErrUnavailable) {
 		t.Errorf("Find without a store = %v", err)
 	}
 	server.Run()
-	if seen := beat(a, "A", true, "A"); seen.Run == first.Run {
+	if beat(true) == first {
 		t.Error("another process is taken for the same store")
 	}
 }
@@ -217,37 +240,11 @@ func (c *counting) ProcessPipelineHook(next goredis.ProcessPipelineHook) goredis
 	}
 }
 
-// What the documentation says about the rights of the user is enough.
-func TestRights(t *testing.T) {
-	server := redistest.Start(t)
-	admin, ctx := server.Client(), t.Context()
-	defer admin.Close()
-	if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}, rights()...)...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	c, err := redis.Connect("redis://bridge:password@"+server.Address+"/0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
-		admin.FlushAll(t.Context())
-		return func(owner string) session.Store { return redis.New(c, options(owner)) }
-	})
-	if seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Minute); err != nil || len(seen.Members) != 1 {
-		t.Errorf("Beat = %+v, %v", seen, err)
-	}
-}
-
 // Whatever has failed while a store was away, the first command after it succeeds; and a
 // crowd of commands makes no crowd of connections.
 func TestConnectTries(t *testing.T) {
 	server := redistest.Start(t)
-	c, err := redis.Connect("redis://"+server.Address+"/0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := connect(t, "redis://"+server.Address+"/0")
 	server.Kill()
 	crowd := func(do func()) {
 		var all sync.WaitGroup
@@ -278,12 +275,4 @@ func TestConnectTries(t *testing.T) {
 	if n, most := int(c.(goredis.UniversalClient).PoolStats().TotalConns), 10*runtime.GOMAXPROCS(0); n > most {
 		t.Errorf("%d connections, want at most %d", n, most)
 	}
-}
-
-func rights() []any {
-	var all []any
-	for _, r := range strings.Fields("+@connection +@read +@write +@scripting -@dangerous +info +time +command +cluster|slots +cluster|shards +cluster|nodes") {
-		all = append(all, r)
-	}
-	return all
 }

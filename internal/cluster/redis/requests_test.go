@@ -1,9 +1,8 @@
 package redis_test
 
 import (
-	"context"
+	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -20,34 +19,24 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
+// lines returns a function that makes queues, which share a client: each has a prefix of its own.
+func lines(c redis.Client) func(*testing.T) queue.Queue {
+	return func(*testing.T) queue.Queue {
+		o := options("A")
+		o.Prefix = "b:" + rand.Text()
+		return redis.New(c, o).Requests(quiet)
+	}
+}
+
+// The rights that the documentation gives the user are enough.
 func TestOffers(t *testing.T) {
 	server := redistest.Start(t)
-	c := server.Client()
-	defer c.Close()
-	queuetest.Run(t, func(t *testing.T) queue.Queue {
-		if err := c.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		return redis.New(c, options("A")).Requests(quiet)
-	})
+	queuetest.Run(t, lines(connect(t, "redis://"+allow(t, server)+server.Address+"/0")))
 }
 
 // Several lines are read in one request also where Redis is several.
 func TestOffersCluster(t *testing.T) {
-	all := redistest.Cluster(t, 3)
-	var addresses []string
-	for _, s := range all {
-		addresses = append(addresses, s.Address)
-	}
-	n := 0
-	c := goredis.NewClusterClient(&goredis.ClusterOptions{Addrs: addresses, ContextTimeoutEnabled: true})
-	defer c.Close()
-	queuetest.Run(t, func(*testing.T) queue.Queue {
-		n++
-		o := options("A")
-		o.Prefix = fmt.Sprint("b", n)
-		return redis.New(c, o).Requests(quiet)
-	})
+	queuetest.Run(t, lines(connect(t, "redis+cluster://"+addresses(redistest.Cluster(t, 3)))))
 }
 
 // What no instance has written to a line is dropped, with a line in the log; a line that
@@ -137,48 +126,5 @@ func TestOffersGarbage(t *testing.T) {
 		}
 		add("after " + name)
 		next("after " + name)
-	}
-}
-
-// Whose user has only the rights in docs/cluster.md ca request and take.
-func TestOffersRights(t *testing.T) {
-	server := redistest.Start(t)
-	admin, ctx := server.Client(), t.Context()
-	defer admin.Close()
-	if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}, rights()...)...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	c := goredis.NewClient(&goredis.Options{Addr: server.Address, Username: "bridge", Password: "password", ContextTimeoutEnabled: true})
-	defer c.Close()
-	r := redis.New(c, options("A")).Requests(quiet)
-	entry, err := r.Add(ctx, "a", queue.Request{ID: "1", Front: "A"}, 10)
-	if err != nil {
-		t.Fatal(err)
-	}
-	taken := take(ctx, t, r)
-	if err := r.Return(ctx, taken); err != nil {
-		t.Error(err)
-	}
-	if again, err := r.Overdue(ctx, []string{"a"}, time.Minute, 1); err != nil || len(again) != 1 {
-		t.Errorf("%v, %v", again, err)
-	}
-	if _, err := r.Lengths(ctx, []string{"a"}); err != nil {
-		t.Error(err)
-	}
-	if err := r.Done(ctx, "a", entry); err != nil {
-		t.Error(err)
-	}
-}
-
-func take(ctx context.Context, t *testing.T, q queue.Queue) queue.Taken {
-	t.Helper()
-	for {
-		all, err := q.Take(ctx, []string{"a"}, 50*time.Millisecond)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(all) > 0 {
-			return all[0]
-		}
 	}
 }

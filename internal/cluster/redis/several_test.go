@@ -2,7 +2,6 @@ package redis_test
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"log/slog"
 	"os"
@@ -12,8 +11,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
-	"github.com/mcp-bridge/bridge/bridge/session/sessiontest"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 )
@@ -25,60 +24,26 @@ func TestOther(t *testing.T) {
 	if address == "" {
 		t.Skip("tries the store at BRIDGE_TEST_STORE, which is not set")
 	}
-	c, err := redis.Connect("redis://"+address, "")
-	if err != nil {
-		t.Fatal(err)
+	clustertest.Run(t, stores(connect(t, "redis://"+address)))
+}
+
+// addresses are those of several servers in the URL of a Redis Cluster.
+func addresses(servers []*redistest.Server) string {
+	var all []string
+	for _, s := range servers {
+		all = append(all, s.Address)
 	}
-	defer c.Close()
-	sessiontest.Run(t, func(*testing.T) func(string) session.Store {
-		o := options("")
-		o.Prefix = "test-" + rand.Text()
-		return func(owner string) session.Store {
-			o.Owner = owner
-			return redis.New(c, o)
-		}
-	})
-	o := options("A")
-	o.Prefix = "test-" + rand.Text()
-	if seen, err := redis.New(c, o).Beat(t.Context(), cluster.Member{ID: "A"}, time.Minute); err != nil || len(seen.Members) != 1 || seen.Run == "" {
-		t.Errorf("Beat = %+v, %v", seen, err)
-	}
+	return strings.Join(all, ",")
 }
 
 // The store may be several masters of which each has a part of the keys. The rights that
 // the documentation gives the user are enough there, too.
 func TestCluster(t *testing.T) {
 	servers := redistest.Cluster(t, 3)
-	ctx := t.Context()
-	var hosts []string
-	empty := func() {
-		for _, s := range servers {
-			admin := s.Client()
-			if err := admin.FlushAll(ctx).Err(); err != nil {
-				t.Error(err)
-			}
-			_ = admin.Close()
-		}
-	}
-	for _, s := range servers {
-		hosts = append(hosts, s.Address)
-		admin := s.Client()
-		if err := admin.Do(ctx, append([]any{"ACL", "SETUSER", "bridge", "on", ">password", "~b:*"}, rights()...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
-		_ = admin.Close()
-	}
-	c, err := redis.Connect("redis+cluster://bridge:password@"+strings.Join(hosts, ","), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	sessiontest.Run(t, func(*testing.T) func(string) session.Store {
-		empty()
-		return func(owner string) session.Store { return redis.New(c, options(owner)) }
-	})
+	c := connect(t, "redis+cluster://"+allow(t, servers...)+addresses(servers))
+	clustertest.Run(t, stores(c))
 	for range 2 {
-		seen, err := redis.New(c, options("A")).Beat(ctx, cluster.Member{ID: "A"}, time.Minute)
+		seen, err := redis.New(c, options("A")).Beat(t.Context(), cluster.Member{ID: "A"}, time.Minute)
 		if err != nil || len(seen.Members) != 1 || len(strings.Fields(seen.Run)) != 3 {
 			t.Errorf("Beat = %+v, %v", seen, err)
 		}
@@ -98,18 +63,9 @@ func (nobody) Disconnect(string) {}
 // none.
 func TestFailover(t *testing.T) {
 	master, replica, sentinel := redistest.Sentinel(t)
-	c, err := redis.Connect("redis+sentinel://"+sentinel.Address+"/"+redistest.Main+"/0", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := connect(t, "redis+sentinel://"+sentinel.Address+"/"+redistest.Main+"/0")
 	ctx := t.Context()
-	sessiontest.Run(t, func(t *testing.T) func(string) session.Store {
-		if err := c.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
-		return func(owner string) session.Store { return redis.New(c, options(owner)) }
-	})
+	clustertest.Run(t, stores(c))
 	store := redis.New(c, options("A"))
 	n := cluster.New(cluster.Options{
 		Self: cluster.Member{ID: "A"}, Store: store, Registry: store, Peers: nobody{}, Lease: 15 * time.Second, Life: time.Minute, MaxSessions: 10,

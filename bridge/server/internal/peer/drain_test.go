@@ -8,15 +8,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
-	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -101,7 +98,6 @@ func TestLeave(t *testing.T) {
 // not taken over (S-083): for the client it does not exist, and the store is not touched.
 func TestBarred(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const id = "AAAAAAA"
 		barred, adopted := errors.New("its key was taken away"), 0
 		own := &local{
 			allowed: func(server, principal string) error {
@@ -113,26 +109,8 @@ func TestBarred(t *testing.T) {
 			adopt: func(string, session.Held) error { adopted++; return nil },
 			has:   func(string) bool { return adopted > 0 },
 		}
-		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		records := session.NewMemory(10)
-		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-		p.Join(own.parts(n))
-		n.Start("127.0.0.1:1")
-		defer n.Close(t.Context())
-		if err := n.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		old := records.As("BBBBBBB")
-		h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Release(t.Context(), h); err != nil {
-			t.Fatal(err)
-		}
+		p, n, records := joined(t, own)
+		h := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}}, true)
 		before, err := n.Find(t.Context(), h.Key)
 		if err != nil {
 			t.Fatal(err)
@@ -158,7 +136,6 @@ func TestBarred(t *testing.T) {
 func TestAdoptRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, refusal := range []error{bridge.ErrShutdown, &bridge.Error{Kind: bridge.ErrOverloaded, Public: "no room"}} {
-			const id = "AAAAAAA"
 			tries := 0
 			own := &local{
 				adopt: func(string, session.Held) error {
@@ -169,34 +146,12 @@ func TestAdoptRefused(t *testing.T) {
 				},
 				has: func(string) bool { return tries > 1 },
 			}
-			p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
-			if err != nil {
-				t.Fatal(err)
-			}
-			records := session.NewMemory(10)
-			n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-			p.Join(own.parts(n))
-			n.Start("127.0.0.1:1")
-			defer n.Close(t.Context())
-			if err := n.Beat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			old := records.As("BBBBBBB")
-			h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := old.Release(t.Context(), h); err != nil {
-				t.Fatal(err)
-			}
-			seen, err := n.Find(t.Context(), h.Key)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(h.Key) {
+			p, n, records := joined(t, own)
+			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}}, true)
+			if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(seen.Key) {
 				t.Errorf("%v: adopt = %+v", refusal, got)
 			}
-			if after, err := n.Find(t.Context(), h.Key); err != nil || after.Owner != "" {
+			if after, err := n.Find(t.Context(), seen.Key); err != nil || after.Owner != "" {
 				t.Errorf("%v: the store has %+v, %v", refusal, after, err)
 			}
 			r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
@@ -207,54 +162,34 @@ func TestAdoptRefused(t *testing.T) {
 	})
 }
 
-// Two requests that find the same session at the same time take it over once (S-013): the
-// second has looked before the first has taken it, and comes to take it after.
+// Two requests that find the same session at the same time take it over once (S-013), whether its owner is dead or has
+// given it away: the second has looked before the first has taken it, and comes to take it after.
 func TestAdoptOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var adopted atomic.Int32
-		records := session.NewMemory(10)
-		own := &local{
-			adopt: func(string, session.Held) error { adopted.Add(1); return nil },
-			has:   func(string) bool { return true },
-		}
-		p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: records.As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-		p.Join(own.parts(n))
-		n.Start("127.0.0.1:1")
-		defer n.Close(t.Context())
-		if err := n.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		old := records.As("BBBBBBB")
-		h, err := old.Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := old.Release(t.Context(), h); err != nil {
-			t.Fatal(err)
-		}
-		seen, err := n.Find(t.Context(), h.Key)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if got := p.adopt(t.Context(), "an id", seen); !got.taken {
-				t.Errorf("adopt = %+v", got)
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			adopted := 0
+			p, _, records := joined(t, &local{adopt: func(string, session.Held) error { adopted++; return nil }})
+			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}}, away)
+			for range 2 {
+				if got := p.adopt(t.Context(), "an id", seen); !got.taken {
+					t.Errorf("given away: %t; adopt = %+v", away, got)
+				}
 			}
-		}
-		if adopted.Load() != 1 {
-			t.Errorf("it was taken over %d times", adopted.Load())
-		}
-		// While the instance stops, a call waits until its session is given away; what a call
-		// in flight may need does not.
+			if adopted != 1 {
+				t.Errorf("given away: %t; it was taken over %d times", away, adopted)
+			}
+		})
+	}
+}
+
+// While an instance stops, a call waits until its session is given away; what a call in flight may need does not.
+func TestGivenAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		looks := 0
+		p, _, _ := joined(t, &local{has: func(string) bool { looks++; return looks < 3 }})
 		if p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"result":{}}`)) || p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled"}`)) {
 			t.Error("a session that is here was given away")
 		}
-		looks := 0
-		own.has = func(string) bool { looks++; return looks < 3 }
 		if !p.givenAway(t.Context(), "an id", []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call"}`)) {
 			t.Error("a session that was given away was not")
 		}
@@ -274,17 +209,7 @@ func TestGone(t *testing.T) {
 					return looks > 100
 				},
 			}
-			p, err := New(Options{ID: "AAAAAAA", Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := cluster.New(cluster.Options{Self: cluster.Member{ID: "AAAAAAA"}, Store: session.NewMemory(10).As("AAAAAAA"), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
-			p.Join(own.parts(n))
-			n.Start("127.0.0.1:1")
-			defer n.Close(t.Context())
-			if err := n.Beat(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			p, n, _ := joined(t, own)
 			key := session.Key("an id")
 			if taken {
 				p.adopting[key] = make(chan struct{})

@@ -79,7 +79,6 @@ const OwnerTunnelPath = version + "lane"
 
 // OwnerTunnel returns the client settings of tunnels to an owner.
 func (p *Peers) OwnerTunnel(m cluster.Member) remote.Config {
-	l := p.link(m)
 	return remote.Config{
 		URL: (&url.URL{
 			Scheme: "https",
@@ -89,7 +88,8 @@ func (p *Peers) OwnerTunnel(m cluster.Member) remote.Config {
 		Proxy:       "none",
 		TLS:         p.trust.client(m.ID),
 		IdleTimeout: idle,
-		Dial:        func(ctx context.Context, _, _ string) (net.Conn, error) { return l.dial(ctx, m.Address) },
+		// An instance that was found dead may be back, with a link of its own.
+		Dial: func(ctx context.Context, _, _ string) (net.Conn, error) { return p.link(m).dial(ctx, m.Address) },
 	}
 }
 

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -89,6 +88,43 @@ func instanceAt(t *testing.T, l net.Listener, id string, lease time.Duration, se
 		p.Close(ctx)
 	})
 	return p, cluster.Member{ID: id, Address: l.Addr().String()}
+}
+
+// joined starts an instance that is alone, with its own sessions, and a store that has those of others too.
+func joined(t *testing.T, own *local) (*Peers, *cluster.Node, *session.Memory) {
+	t.Helper()
+	const id = "AAAAAAA"
+	p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: discard})
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := session.NewMemory(10)
+	n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: records.As(id), Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: discard})
+	p.Join(own.parts(n))
+	n.Start("127.0.0.1:1")
+	t.Cleanup(func() { n.Close(context.Background()) })
+	if err := n.Beat(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return p, n, records
+}
+
+// theirs puts a session of another instance, which has given it away or is dead, and returns it as an instance sees it.
+func theirs(t *testing.T, records *session.Memory, h session.Held, away bool) session.Held {
+	t.Helper()
+	old := records.As("BBBBBBB")
+	h, err := old.Put(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !away {
+		return h
+	}
+	if err := old.Release(t.Context(), h); err != nil {
+		t.Fatal(err)
+	}
+	h.Owner = ""
+	return h
 }
 
 // (S-080): only who knows the secret is spoken to, and no instance passes for another.
@@ -202,54 +238,6 @@ func TestCarried(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got.Header.Get(name), want)
 		}
 	}
-}
-
-// again is a store that says of a Take that is made twice that it was done, as it has to
-// if the answer to the first was lost.
-type again struct {
-	session.Store
-	owner string
-}
-
-func (a again) Take(ctx context.Context, seen session.Held) (session.Held, error) {
-	h, err := a.Store.Take(ctx, seen)
-	if m, ok := errors.AsType[*session.Moved](err); ok && m.Owner == a.owner && m.Epoch == seen.Epoch+1 {
-		return a.Find(ctx, seen.Key)
-	}
-	return h, err
-}
-
-// Two requests for a session find that its owner is dead. It is taken over once, also if
-// the second comes to that when the first is done (S-013).
-func TestAdoptedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const id = "AAAAAAA"
-		adopted := 0
-		p, err := New(Options{ID: id, Secrets: []string{secret}, Lease: 6 * time.Second, Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		records := session.NewMemory(10)
-		n := cluster.New(cluster.Options{Self: cluster.Member{ID: id}, Store: again{records.As(id), id}, Registry: alone{}, Peers: p, Lease: 6 * time.Second, Life: time.Hour, MaxSessions: 10, Log: slog.New(slog.DiscardHandler)})
-		p.Join((&local{adopt: func(string, session.Held) error { adopted++; return nil }}).parts(n))
-		n.Start("127.0.0.1:1")
-		defer n.Close(t.Context())
-		if err := n.Beat(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		seen, err := records.As("old").Put(t.Context(), session.Held{Record: session.Record{Key: session.Key("s")}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 2 {
-			if got := p.adopt(t.Context(), "s", seen); !got.taken {
-				t.Errorf("adopt = %+v", got)
-			}
-		}
-		if adopted != 1 {
-			t.Errorf("the session was taken over %d times", adopted)
-		}
-	})
 }
 
 // What a front answers when the owner's response is not whole (S-020, S-024): each

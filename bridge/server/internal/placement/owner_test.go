@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -32,11 +33,9 @@ const lease = 6 * time.Second
 // world is a store in memory, and the instances that use it.
 type world struct {
 	t       *testing.T
-	records *session.Memory
+	records *clustertest.Store
 
 	mu    sync.Mutex // guards the rest
-	until map[string]time.Time
-	beats map[string]cluster.Member
 	nodes map[string]*cluster.Node
 	away  map[string]bool // reaches nobody, as a process that is stopped
 	late  string          // the store still gives this instance no answer
@@ -62,7 +61,7 @@ type instance struct {
 func in(t *testing.T, f func(t *testing.T, i, b *instance)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, records: session.NewMemory(10_000), until: map[string]time.Time{}, beats: map[string]cluster.Member{}, nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Owners{}}
+		w := &world{t: t, records: clustertest.New(), nodes: map[string]*cluster.Node{}, away: map[string]bool{}, homes: map[string]*Owners{}}
 		i, b := w.start("a"), w.start("b")
 		time.Sleep(2 * lease)
 		f(t, i, b)
@@ -71,8 +70,9 @@ func in(t *testing.T, f func(t *testing.T, i, b *instance)) {
 
 func (w *world) start(id string) *instance {
 	i := &instance{w: w, id: id}
+	store := w.records.As(id, "", i.way)
 	n := cluster.New(cluster.Options{
-		Self: cluster.Member{ID: id}, Store: view{i}, Registry: view{i}, Peers: view{i}, Lease: lease, Life: time.Hour, MaxSessions: 100, Log: slog.New(slog.DiscardHandler),
+		Self: cluster.Member{ID: id}, Store: store, Registry: store, Peers: i, Lease: lease, Life: time.Hour, MaxSessions: 100, Log: slog.New(slog.DiscardHandler),
 		Lost: func(key string) { i.Lost(key) },
 	})
 	i.Owners = NewOwners(OwnerOptions{Node: n, Peers: i, Lease: lease, Drain: time.Minute, Log: slog.New(slog.DiscardHandler), MaxMessage: 1 << 20, MaxBytes: 1 << 20, Gateway: i})
@@ -116,113 +116,33 @@ func (w *world) back(late string) {
 	w.store, w.late = nil, late
 }
 
-// view is the store, and the others, as one instance reaches them.
-type view struct{ i *instance }
-
-func (v view) fault() error {
-	v.i.w.mu.Lock()
-	defer v.i.w.mu.Unlock()
-	if v.i.w.away[v.i.id] || v.i.w.late == v.i.id {
-		return session.ErrUnavailable
+// way is the way of an instance to the store.
+func (i *instance) way(_ context.Context, _, _ string, do func() error) error {
+	i.w.mu.Lock()
+	err := i.w.store
+	if i.w.away[i.id] || i.w.late == i.id {
+		err = session.ErrUnavailable
 	}
-	return v.i.w.store
-}
-
-func (v view) store() session.Store { return v.i.w.records.As(v.i.id) }
-
-func (v view) Put(ctx context.Context, h session.Held) (session.Held, error) {
-	if err := v.fault(); err != nil {
-		return h, err
-	}
-	return v.store().Put(ctx, h)
-}
-
-func (v view) Find(ctx context.Context, key string) (session.Held, error) {
-	if err := v.fault(); err != nil {
-		return session.Held{}, err
-	}
-	return v.store().Find(ctx, key)
-}
-
-func (v view) Take(ctx context.Context, h session.Held) (session.Held, error) {
-	if err := v.fault(); err != nil {
-		return h, err
-	}
-	return v.store().Take(ctx, h)
-}
-
-func (v view) Save(ctx context.Context, h session.Held) error {
-	if err := v.fault(); err != nil {
+	i.w.mu.Unlock()
+	if err != nil {
 		return err
 	}
-	return v.store().Save(ctx, h)
+	return do()
 }
 
-func (v view) Release(ctx context.Context, h session.Held) error {
-	if err := v.fault(); err != nil {
-		return err
-	}
-	return v.store().Release(ctx, h)
-}
-
-func (v view) Delete(ctx context.Context, h session.Held) error {
-	if err := v.fault(); err != nil {
-		return err
-	}
-	return v.store().Delete(ctx, h)
-}
-
-func (v view) Keep(ctx context.Context, all []session.Held) ([]session.Held, error) {
-	if err := v.fault(); err != nil {
-		return nil, err
-	}
-	return v.store().Keep(ctx, all)
-}
-
-func (v view) Beat(_ context.Context, m cluster.Member, life time.Duration) (cluster.Seen, error) {
-	if err := v.fault(); err != nil {
-		return cluster.Seen{}, err
-	}
-	w, now := v.i.w, time.Now()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	seen := cluster.Seen{Run: "1", Absent: !now.Before(w.until[m.ID])}
-	w.until[m.ID], w.beats[m.ID] = now.Add(life), m
-	for id, until := range w.until {
-		if now.Before(until) {
-			seen.Members = append(seen.Members, w.beats[id])
-		}
-	}
-	return seen, nil
-}
-
-func (v view) Present(_ context.Context, id string) (bool, error) {
-	if err := v.fault(); err != nil {
-		return false, err
-	}
-	v.i.w.mu.Lock()
-	defer v.i.w.mu.Unlock()
-	return time.Now().Before(v.i.w.until[id]), nil
-}
-
-func (v view) Leave(_ context.Context, id string) error {
-	v.i.w.mu.Lock()
-	defer v.i.w.mu.Unlock()
-	delete(v.i.w.until, id)
-	return nil
-}
-
-func (v view) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (cluster.Hello, error) {
-	v.i.w.mu.Lock()
-	n, deaf := v.i.w.nodes[to.ID], v.i.w.away[to.ID] || v.i.w.away[v.i.id]
-	v.i.w.mu.Unlock()
+// Hello implements cluster.Peers.
+func (i *instance) Hello(_ context.Context, to cluster.Member, h cluster.Hello) (cluster.Hello, error) {
+	i.w.mu.Lock()
+	n, deaf := i.w.nodes[to.ID], i.w.away[to.ID] || i.w.away[i.id]
+	i.w.mu.Unlock()
 	if n == nil || deaf {
 		return cluster.Hello{}, errors.New("refused")
 	}
 	return n.Answer(h), nil
 }
 
-func (view) Disconnect(string) {}
+// Disconnect implements cluster.Peers.
+func (*instance) Disconnect(string) {}
 
 // AskOwner implements Peers.
 func (i *instance) AskOwner(ctx context.Context, m cluster.Member, server, affinity string) error {

@@ -22,7 +22,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
-	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/clustertest"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 )
 
 // process is an Adapter whose connections are child processes that answer everything.
@@ -73,50 +74,32 @@ func (p *proc) Close(context.Context) error {
 	return nil
 }
 
-// registry says who lives.
+// registry is the store as a worker reaches it, and the way to the instances that it lists.
 type registry struct {
-	mu   sync.Mutex // guards the rest
-	live map[string]bool
-	lost bool // it cannot be asked
+	*clustertest.View
+	lost atomic.Bool // it cannot be asked
 }
 
-func (r *registry) lose() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.lost = true
-}
-
-func (r *registry) set(id string, lives bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.live[id] = lives
-}
-
-func (r *registry) Beat(_ context.Context, m cluster.Member, _ time.Duration) (cluster.Seen, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lost {
-		return cluster.Seen{}, session.ErrUnavailable
-	}
-	seen := cluster.Seen{Members: []cluster.Member{m}, Run: "r"}
-	for id, lives := range r.live {
-		if lives && id != m.ID {
-			seen.Members = append(seen.Members, cluster.Member{ID: id})
+// newRegistry returns the store with instances that live until they leave.
+func newRegistry(t *testing.T, live ...string) *registry {
+	t.Helper()
+	r := &registry{}
+	r.View = clustertest.New().As("WORKER1", "", func(_ context.Context, _, _ string, do func() error) error {
+		if r.lost.Load() {
+			return session.ErrUnavailable
+		}
+		return do()
+	})
+	for _, id := range live {
+		if _, err := r.Beat(t.Context(), cluster.Member{ID: id}, 24*time.Hour); err != nil {
+			t.Fatal(err)
 		}
 	}
-	return seen, nil
+	return r
 }
 
-func (r *registry) Present(_ context.Context, id string) (bool, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.live[id], nil
-}
-
-func (r *registry) Leave(context.Context, string) error { return nil }
-
-func (r *registry) Hello(_ context.Context, to cluster.Member, _ cluster.Hello) (cluster.Hello, error) {
-	if there, _ := r.Present(context.Background(), to.ID); !there {
+func (r *registry) Hello(ctx context.Context, to cluster.Member, _ cluster.Hello) (cluster.Hello, error) {
+	if there, _ := r.Present(ctx, to.ID); !there {
 		return cluster.Hello{}, errors.New("refused")
 	}
 	return cluster.Hello{ID: to.ID, State: cluster.Sure, Store: true}, nil
@@ -141,11 +124,11 @@ func (f *files) Local(string) (Local, bool) { return f.settings, true }
 func bubble(t *testing.T, f func(*testing.T, *rig)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{t: t, a: &process{}, live: &registry{live: map[string]bool{"FRONT-A": true, "FRONT-B": true}}}
+		r := &rig{t: t, a: &process{}, live: newRegistry(t, "FRONT-A", "FRONT-B")}
 		log := slog.New(slog.DiscardHandler)
-		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: r.live, Peers: r.live, Lease: 6 * time.Second, Log: log})
+		node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: r.live, Registry: r.live, Peers: r.live, Lease: 6 * time.Second, Log: log})
 		r.Workers = NewWorkers(WorkerOptions{
-			Node: node, ID: "WORKER1", Queue: queue.NewMemory(), Runs: true, Slots: 3,
+			Node: node, ID: "WORKER1", Queue: queuetest.NewMemory(), Runs: true, Slots: 3,
 			Servers: &files{Local{Adapter: r.a, MaxProcesses: 2}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 		})
 		node.Start("127.0.0.1:1")
@@ -267,7 +250,9 @@ func TestLinger(t *testing.T) {
 		}()
 		time.Sleep(10 * workerLinger)
 		r.runs("as long as its front listens", 1)
-		r.live.set("FRONT-A", false)
+		if err := r.live.Leave(t.Context(), "FRONT-A"); err != nil {
+			t.Fatal(err)
+		}
 		died := time.Now()
 		<-done // its stream was broken off
 		if took := time.Since(died); took > 10*time.Second {

@@ -20,10 +20,10 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/peer"
-	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/auth"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/queue"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue/queuetest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -62,10 +62,10 @@ func (l *loop) WorkerTunnel(cluster.Member) remote.Config {
 // itself starts an instance, in a bubble, that is a worker for itself. first may answer a request.
 func itself(t *testing.T, p *process, first func(http.ResponseWriter) bool) *loop {
 	l := &loop{}
-	live, log := &registry{live: map[string]bool{}}, slog.New(slog.DiscardHandler)
-	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: session.NewMemory(10).As("WORKER1"), Registry: live, Peers: live, Lease: time.Minute, Log: log})
+	live, log := newRegistry(t), slog.New(slog.DiscardHandler)
+	node := cluster.New(cluster.Options{Self: cluster.Member{ID: "WORKER1"}, Store: live, Registry: live, Peers: live, Lease: time.Minute, Log: log})
 	l.w = NewWorkers(WorkerOptions{
-		Node: node, ID: "WORKER1", Peers: l, Queue: queue.NewMemory(), Runs: true, Slots: 3,
+		Node: node, ID: "WORKER1", Peers: l, Queue: queuetest.NewMemory(), Runs: true, Slots: 3,
 		Servers: &files{Local{Adapter: p, MaxProcesses: 3}}, Log: log, MaxMessage: 1 << 20, MaxBytes: 1 << 30,
 	})
 	l.site = wiretest.NewSite(t, http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -190,7 +190,7 @@ func TestUnknownFront(t *testing.T) {
 		if err := r.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "DEAD"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrOver) {
 			t.Errorf("a front that does not live: %v", err)
 		}
-		r.live.lose()
+		r.live.lost.Store(true)
 		if err := r.grant(t.Context(), queue.Taken{Request: queue.Request{ID: "1", Front: "NEW"}, Server: "files"}, "grant"); !errors.Is(err, queue.ErrUnreached) {
 			t.Errorf("a front that nothing is known of: %v", err)
 		}

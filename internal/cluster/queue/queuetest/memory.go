@@ -1,4 +1,4 @@
-package queue
+package queuetest
 
 import (
 	"context"
@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/cluster/queue"
 )
 
-// Memory is a Queue in the memory of this process.
+// Memory is a queue.Queue in the memory of this process.
 type Memory struct {
 	mu    sync.Mutex // guards the rest
 	lines map[string][]*entry
@@ -19,34 +20,38 @@ type Memory struct {
 }
 
 type entry struct {
-	Taken
+	queue.Taken
 	taken time.Time // when a worker took the request; zero if none has
 }
 
-var _ Queue = (*Memory)(nil)
+var _ queue.Queue = (*Memory)(nil)
 
 // NewMemory returns an empty Memory.
 func NewMemory() *Memory {
 	return &Memory{lines: map[string][]*entry{}, added: make(chan struct{})}
 }
 
-// Add implements Queue.
-func (m *Memory) Add(_ context.Context, server string, r Request, most int) (string, error) {
+// Add implements queue.Queue.
+func (m *Memory) Add(_ context.Context, server string, r queue.Request, most int) (string, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if len(m.lines[server]) >= most {
 		return "", session.ErrFull
 	}
 	m.next++
-	e := &entry{Taken: Taken{r, server, strconv.Itoa(m.next)}}
+	e := &entry{Taken: queue.Taken{
+		Request: r,
+		Server:  server,
+		Entry:   strconv.Itoa(m.next),
+	}}
 	m.lines[server] = append(m.lines[server], e)
 	close(m.added)
 	m.added = make(chan struct{})
 	return e.Entry, nil
 }
 
-// Take implements Queue.
-func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration) ([]Taken, error) {
+// Take implements queue.Queue.
+func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
@@ -64,8 +69,8 @@ func (m *Memory) Take(ctx context.Context, servers []string, wait time.Duration)
 	}
 }
 
-// Overdue implements Queue.
-func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duration, most int) ([]Taken, error) {
+// Overdue implements queue.Queue.
+func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.first(servers, func(e *entry) bool { return !e.taken.IsZero() && time.Since(e.taken) >= after }, most), nil
@@ -73,7 +78,7 @@ func (m *Memory) Overdue(_ context.Context, servers []string, after time.Duratio
 
 // first takes the first requests of each line for which may returns true, up to most of each line. The caller holds
 // m.mu.
-func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []Taken) {
+func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all []queue.Taken) {
 	for _, name := range servers {
 		left := most
 		for _, e := range m.lines[name] {
@@ -87,8 +92,8 @@ func (m *Memory) first(servers []string, may func(*entry) bool, most int) (all [
 	return all
 }
 
-// Return implements Queue.
-func (m *Memory) Return(_ context.Context, t Taken) error {
+// Return implements queue.Queue.
+func (m *Memory) Return(_ context.Context, t queue.Taken) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, e := range m.lines[t.Server] {
@@ -99,14 +104,14 @@ func (m *Memory) Return(_ context.Context, t Taken) error {
 	return nil
 }
 
-// Has implements Queue.
+// Has implements queue.Queue.
 func (m *Memory) Has(_ context.Context, server, name string) (bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.ContainsFunc(m.lines[server], func(e *entry) bool { return e.Entry == name }), nil
 }
 
-// Done implements Queue.
+// Done implements queue.Queue.
 func (m *Memory) Done(_ context.Context, server, name string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -114,7 +119,7 @@ func (m *Memory) Done(_ context.Context, server, name string) error {
 	return nil
 }
 
-// Lengths implements Queue.
+// Lengths implements queue.Queue.
 func (m *Memory) Lengths(_ context.Context, servers []string) ([]int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
