@@ -33,7 +33,7 @@ type dialogueConn struct {
 
 func newDialogueServer(s *dialogue.Server, transport string) *dialogueServer {
 	d := &dialogueServer{s: s, sse: transport == "sse", conns: map[string]*dialogueConn{}}
-	if era.IsModern(s.Revision) {
+	if era.IsModern(s.Revision()) {
 		d.connect("")
 	}
 	return d

@@ -61,7 +61,7 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 	b := &dialogueBridge{t: t, transport: downstream}
 	o := gateway.Options{Log: slog.New(slog.DiscardHandler)}
 	for _, s := range d.Servers {
-		if !slices.Contains(transportsOf(s.Revision), upstream) {
+		if !slices.Contains(transportsOf(s.Revision()), upstream) {
 			return nil
 		}
 		o.Servers = append(o.Servers, gateway.ServerOptions{

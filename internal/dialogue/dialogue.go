@@ -4,8 +4,9 @@
 //
 // A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
 //
-//	-- options --                        settings as NAME=VALUE, one on a line
-//	-- server NAME REVISION --           a server, and its capabilities
+//	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows "connects" to servers;
+//	                                     with streams=yes a server has a stream for each call in memory, too
+//	-- server NAME REVISION --           a server, and its capabilities; later: what it is from the next connection on
 //	-- client NAME REVISION PRINCIPAL -- a client, and its capabilities; PRINCIPAL may be missing. A client of a legacy
 //	                                     revision makes its handshake: the answer is "init result …"
 //	-- NAME --                           what the party writes
@@ -22,7 +23,9 @@
 //	answer METHOD RESULT     answers the oldest open request of that method, or fail METHOD ERROR
 //	cancel ID                a client cancels its request; the server gets cancel METHOD
 //	withdraw METHOD          a server cancels the newest of its requests of that method; the client gets the same
+//	about NAME …             what a server writes is about the open call of the tool NAME
 //	dies                     the connection of a server ends
+//	gone                     a client's session ends by itself; over a transport, that is not compared
 //	ends                     a client ends its session
 //
 // In what a party got, … stands for any text within a line. Texts that the bridge makes up have names: {s1} for a
@@ -178,7 +181,9 @@ func (d *Dialogue) declare() []txtar.File {
 				d.Options[name] = value
 			}
 		case words[0] == "server" && len(words) == 3:
-			d.Servers = append(d.Servers, &Server{Name: words[1], Revision: words[2], Capabilities: orObject(body)})
+			s := &Server{Name: words[1], Streams: d.Options["streams"] != "", shows: d.Options["show"] == "connections"}
+			s.become(words[2], orObject(body))
+			d.Servers = append(d.Servers, s)
 		default:
 			return files[i:]
 		}
@@ -212,6 +217,8 @@ func (d *Dialogue) step(f *txtar.File) {
 		d.Clients = append(d.Clients, c)
 		c.wire = d.bridge.Connect(c)
 		c.begin()
+	case words[0] == "server" && len(words) == 3:
+		d.server(words[1]).become(words[2], orObject(body))
 	case words[0] == "after" && len(words) == 2:
 		pause, err := time.ParseDuration(words[1])
 		if err != nil {
@@ -344,13 +351,16 @@ func matches(got, want string) bool {
 func matchesLoosely(got, want string) bool {
 	lines := strings.Split(got, "\n")
 	for _, w := range strings.Split(want, "\n") {
+		if w == "gone" {
+			continue // a transport ends
+		}
 		i := slices.IndexFunc(lines, func(line string) bool { return matches(line, w) })
 		if i < 0 {
 			return false
 		}
 		lines = slices.Delete(lines, i, i+1)
 	}
-	return len(lines) == 0
+	return len(lines) == 0 || len(lines) == 1 && lines[0] == ""
 }
 
 // modern reports whether a revision has no handshake.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -34,7 +35,7 @@ func (s *Server) Open(ctx context.Context, from *bridge.Caller, rest bridge.Clie
 	u.peer = s.Connect(u.say, u.die)
 	u.wg.Go(u.run)
 	var err error
-	if modern(s.Revision) {
+	if modern(s.Revision()) {
 		u.server, _, err = conn.Discover(ctx, u.Conn, from)
 	} else {
 		u.server, err = conn.Handshake(ctx, u.Conn, from, "")
@@ -64,7 +65,12 @@ func (u *Upstream) Send(_ context.Context, o conn.Outgoing) error {
 	return nil
 }
 
-func (u *Upstream) say(line, _ string) {
+func (u *Upstream) say(line, about string) {
+	on := int64(0)
+	if u.s.Streams {
+		on, _ = strconv.ParseInt(about, 10, 64) // 0 without a call
+	}
+
 	u.queue <- func() {
 		buf := jsonrpc.NewBuffer(len(line))
 		buf.B = append(buf.B, line...)
@@ -72,7 +78,7 @@ func (u *Upstream) say(line, _ string) {
 		if err != nil {
 			panic(fmt.Sprintf("%s: %v", line, err)) // a dialogue has messages only
 		}
-		u.Deliver(m.Own(buf))
+		u.DeliverOn(on, m.Own(buf))
 	}
 }
 
@@ -87,6 +93,9 @@ func (u *Upstream) die() {
 
 // Server implements bridge.Upstream.
 func (u *Upstream) Server() *bridge.Greeting { return u.server }
+
+// Attributes implements bridge.Attributing.
+func (u *Upstream) Attributes() bool { return u.s.Streams }
 
 // Close implements bridge.Upstream.
 func (u *Upstream) Close(context.Context) error {

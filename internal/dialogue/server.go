@@ -14,9 +14,13 @@ import (
 
 // Server is a server of a dialogue. It answers handshakes and pings by itself, and does not show them.
 type Server struct {
-	Name, Revision, Capabilities string
+	Name string
+	// Streams means that each call has a stream of its own in memory, too.
+	Streams bool
 
 	mu     sync.Mutex // guards the rest
+	offer  offer
+	shows  bool // that it is connected
 	conns  []*Conn
 	got    []string
 	open   []request // of the bridge, the oldest first
@@ -25,11 +29,29 @@ type Server struct {
 	tokens []string // progress tokens of the bridge
 }
 
+// offer is what a server says of itself.
+type offer struct{ revision, capabilities string }
+
+// Revision returns the revision that the server speaks.
+func (s *Server) Revision() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.offer.revision
+}
+
+// become changes what the server says of itself.
+func (s *Server) become(revision, capabilities string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offer = offer{revision, capabilities}
+}
+
 // request is an open request on a connection.
 type request struct {
 	on         *Conn
 	id, method string
 	token      string
+	name       string // of the tool
 }
 
 // Conn is a connection of a bridge to a Server.
@@ -47,16 +69,21 @@ func (s *Server) Connect(say func(line, about string), end func()) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
+	if s.shows {
+		s.got = append(s.got, "connects")
+	}
 	return c
 }
 
-// Greeting is the result of the server's handshake.
+// Greeting returns the result of the server's handshake.
 func (s *Server) Greeting() string {
-	if modern(s.Revision) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if modern(s.offer.revision) {
 		return fmt.Sprintf(`{"resultType":"complete","supportedVersions":[%q],"capabilities":%s,"ttlMs":0,"cacheScope":"private",`+
-			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":%q,"version":"1"}}}`, s.Revision, s.Capabilities, s.Name)
+			`"_meta":{"io.modelcontextprotocol/serverInfo":{"name":%q,"version":"1"}}}`, s.offer.revision, s.offer.capabilities, s.Name)
 	}
-	return fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":%q,"version":"1"}}`, s.Revision, s.Capabilities, s.Name)
+	return fmt.Sprintf(`{"protocolVersion":%q,"capabilities":%s,"serverInfo":{"name":%q,"version":"1"}}`, s.offer.revision, s.offer.capabilities, s.Name)
 }
 
 // Take takes a message of the bridge, as JSON on one line. Its answer, if the server has one by itself, is sent before
@@ -64,7 +91,7 @@ func (s *Server) Greeting() string {
 func (c *Conn) Take(line string) {
 	m := gjson.Parse(line)
 	id, method := m.Get("id").Raw, m.Get("method").Str
-	greets := method == "server/discover" && modern(c.s.Revision) || method == "initialize" && !modern(c.s.Revision)
+	greets := method == "server/discover" && modern(c.s.Revision()) || method == "initialize" && !modern(c.s.Revision())
 	switch {
 	case greets:
 		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, c.s.Greeting()), id)
@@ -106,7 +133,7 @@ func (s *Server) receive(c *Conn, m gjson.Result, id, method string) {
 		params = strings.Replace(params, `"progressToken":`+token, fmt.Sprintf(`"progressToken":{t%d}`, n), 1)
 	}
 	if id != "" {
-		s.open = append(s.open, request{c, id, method, token})
+		s.open = append(s.open, request{c, id, method, token, m.Get("params.name").Str})
 	}
 	s.got = append(s.got, said(method, params))
 }
@@ -177,6 +204,13 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 	}
 	newest := s.conns[len(s.conns)-1]
 	switch verb {
+	case "about":
+		i := slices.IndexFunc(s.open, func(r request) bool { return r.name == method })
+		if i < 0 {
+			return nil, "", "", fmt.Errorf("no call of %s is open", method)
+		}
+		say, text, _, err = s.says(payload, "")
+		return say, text, s.open[i].id, err
 	case "dies":
 		return func(string, string) { newest.Closed(); newest.end() }, "", "", nil
 	case "answer", "fail":
@@ -189,7 +223,7 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 		return r.on.say, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, r.id, member(verb), payload), r.id, nil
 	case "ask":
 		s.asks++
-		q := request{newest, fmt.Sprintf(`"q%d"`, s.asks), method, ""}
+		q := request{on: newest, id: fmt.Sprintf(`"q%d"`, s.asks), method: method}
 		s.asked = append(s.asked, q)
 		return newest.say, message(q.id, method, payload), s.oldest(newest), nil
 	case "withdraw":
@@ -207,7 +241,7 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 	switch {
 	case i >= 0:
 		return s.open[i].on.say, text, s.open[i].id, nil
-	case about == "" && modern(s.Revision):
+	case about == "" && modern(s.offer.revision):
 		about = s.oldest(newest)
 	}
 	return newest.say, text, about, nil
