@@ -22,12 +22,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
 
@@ -61,14 +56,7 @@ type Config struct {
 	// MaxChildren bounds the connections to all servers, which for stdio are
 	// child processes. Default 1024.
 	MaxChildren int `yaml:"max_children" effect:"restart"`
-	// SessionIdle is the idle time after which a session ends. Default 30m.
-	SessionIdle time.Duration `yaml:"session_idle" effect:"live"`
-	// SessionLeft replaces SessionIdle for a session whose client has probably left: one with a child process of its
-	// own whose client closed its event stream. Default 5m.
-	SessionLeft time.Duration `yaml:"session_left" effect:"live"`
-	// ListWait is how long a list of several servers waits for servers that are still starting. Many clients ask for the
-	// list once, and give up after 30 s. Default 20s.
-	ListWait time.Duration `yaml:"list_wait" effect:"live"`
+	gateway.Common
 	// Heartbeat is the interval of the comments that keep an idle stream open. Default 20s.
 	Heartbeat time.Duration `yaml:"heartbeat" effect:"restart"`
 	// Drain is how long calls in flight may continue at shutdown before the bridge cancels them. 0 cancels them at
@@ -83,8 +71,6 @@ type Config struct {
 	OAuth []OAuth `yaml:"oauth,some" effect:"restart"`
 	// Access lists the callers and what each may use. Default: every caller may use everything.
 	Access []Access `yaml:"access,some" effect:"live"`
-	// PerPrincipal bounds what one principal uses of the bridge.
-	PerPrincipal limits.PerPrincipal `yaml:"per_principal" effect:"live"`
 	// PublicStatus also shows /metrics and the details of /readyz to callers without a key. Without Access it has no
 	// effect. Default false.
 	PublicStatus bool `yaml:"public_status" effect:"live"`
@@ -117,22 +103,10 @@ type Config struct {
 	Cluster Cluster `yaml:"cluster" effect:"restart"`
 	// Offer decides which revisions clients can use, at the aggregate and at servers without an Offer of their own:
 	// OfferAll (the default) or OfferLegacy.
-	Offer string `yaml:"offer" effect:"restart"`
+	Offer gateway.Offer `yaml:"offer" effect:"restart"`
 	// Separator is between the name of a server and the names of its tools and prompts in the aggregate: 1 to 8 of the
 	// characters that Prefix may have. Default "__".
 	Separator string `yaml:"separator" effect:"live"`
-	// ToolsMode sets how the aggregate offers tools: ToolsAll, or ToolsSearch for a list with only the tools that find
-	// and call other tools. A client can choose with tools=all or tools=search in its URL. By default, the tools of
-	// servers with ToolsSearch are found by search, and all other tools are listed.
-	ToolsMode string `yaml:"tools_mode" effect:"live"`
-	// Always are patterns for tools that the aggregate lists even with ToolsSearch, by the names that clients see
-	// there. Default: none.
-	Always []string `yaml:"always" effect:"live"`
-	// Results bound the results of tools, for all servers without Results of their own. Default: no bound.
-	Results Results `yaml:"results" effect:"live"`
-	// ResultsMemory is the memory for whole results of which callers got a part. The bridge keeps them 30 minutes, and
-	// drops the oldest first. One caller has at most a quarter. Default 256 MiB.
-	ResultsMemory Size `yaml:"results_memory" effect:"live"`
 	// Groups offer some of the servers as one, by the names of the groups. Default: none.
 	Groups map[string]Group `yaml:"groups" effect:"live"`
 	// Servers are the servers to publish, in file order; at least one.
@@ -186,17 +160,7 @@ type Server struct {
 	// Revision is the newest revision that the bridge offers to the server. A modern revision excludes legacy ones.
 	// Default: the newest that both sides know.
 	Revision string `yaml:"revision" effect:"next"`
-	// Offer decides which revisions clients can use at the server's own address. Default: Config.Offer.
-	Offer string `yaml:"offer" effect:"next"`
-	// ToolsMode sets how the server's own address offers tools: ToolsAll or ToolsSearch. Default: ToolsAll; for an HTTP
-	// API, its mode decides.
-	ToolsMode string `yaml:"tools_mode" effect:"live"`
-	// Always are patterns for tools that the server's own address lists even with ToolsSearch, by the names that
-	// clients see there. Default: none.
-	Always []string `yaml:"always" effect:"live"`
-	// Share decides which callers share one connection to the server: ShareSession (the default), SharePrincipal,
-	// ShareCall or ShareAll.
-	Share string `yaml:"share" effect:"next"`
+	gateway.ServerSettings
 	// Place decides which of several instances runs the server's child processes: PlaceHere (the default) or
 	// PlaceWorkers.
 	Place string `yaml:"place" effect:"next"`
@@ -208,46 +172,15 @@ type Server struct {
 	// Identity maps names to claims of the caller's token. The server gets each claim under its name: in a header, or
 	// for a child process in an environment variable. Default: none.
 	Identity map[string]string `yaml:"identity" effect:"renew"`
-	// Prefix precedes the names of the server's tools and prompts in the aggregate: up to 40 letters, digits, '_', '.'
-	// and '-'; empty means none. Default: the server's name and the separator.
-	Prefix string `yaml:"prefix" effect:"live"`
-	// Tools, Prompts and Resources hide and change entries of the server's lists for clients. Default: clients see all
-	// entries, unchanged.
-	Tools     filter.Rules `yaml:"tools" effect:"live"`
-	Prompts   filter.Rules `yaml:"prompts" effect:"live"`
-	Resources filter.Rules `yaml:"resources" effect:"live"`
-	// Validate makes the bridge check the arguments of tool calls against the tools' input schemas before the server
-	// gets the calls. A server of the kind Rest always checks them. Default false.
-	Validate bool `yaml:"validate" effect:"live"`
-	// Cache, Breaker, Limits and Retry protect the server from overload, and its callers from each other.
-	Cache   cache.Options   `yaml:"cache" effect:"live"`
-	Breaker breaker.Options `yaml:"breaker" effect:"live"`
-	Limits  limits.Options  `yaml:"limits" effect:"live"`
-	Retry   retry.Options   `yaml:"retry" effect:"live"`
-	// Results bound the results of the server's tools. Default: those of the file.
-	Results Results `yaml:"results" effect:"live"`
-	// Ping is the idle time of a connection after which the bridge pings the server. 0 means never, as does "off" in a
-	// file. Default: never.
-	Ping time.Duration `yaml:"ping,off" effect:"live"`
 	// Restart makes the bridge start a failed server again at its next use. Default true.
 	Restart bool `yaml:"restart" effect:"live"`
 	// Timeout is the time limit of a call without progress; progress resets it. Default 300s.
 	Timeout time.Duration `yaml:"timeout" effect:"live"`
 	// MaxTimeout is the time limit of a call, with or without progress. Default 1h.
 	MaxTimeout time.Duration `yaml:"max_timeout" effect:"live"`
-	// HandshakeTimeout bounds the time to open a connection to the server. Default 60s.
-	HandshakeTimeout time.Duration `yaml:"handshake_timeout" effect:"next"`
 	// IdleStop is the idle time after which the bridge closes a connection. 0 means never, as does "off" in a file.
 	// Default: never with ShareSession, since the server may hold state of the client; otherwise 10m.
 	IdleStop time.Duration `yaml:"idle_stop,off" effect:"next"`
-	// MaxChildren bounds this server's connections, which for stdio are child
-	// processes. Default 256.
-	MaxChildren int `yaml:"max_children" effect:"live"`
-	// StartsPerMinute bounds how often within a minute the bridge opens lost connections again. Default 30.
-	StartsPerMinute int `yaml:"starts_per_minute" effect:"live"`
-	// RestartMaxPause bounds the growing pause before the bridge opens a connection again that failed to open, or was
-	// lost before its first answer. At least 1s. Default 1m.
-	RestartMaxPause time.Duration `yaml:"restart_max_pause" effect:"live"`
 }
 
 // EraAuto, EraLegacy and EraModern are the values of Server.Era.
@@ -257,24 +190,18 @@ const (
 	EraModern = string(conn.EraModern) // revisions without handshake and sessions, from 2026-07-28
 )
 
-// OfferAll and OfferLegacy are the values of Config.Offer and Server.Offer.
+// OfferAll and OfferLegacy are the values of Config.Offer and Server.Offer. Like the next ones, they have no type, so
+// that they are also values of flags.
 const (
-	OfferAll    = string(gateway.OfferAll)    // all revisions
-	OfferLegacy = string(gateway.OfferLegacy) // revisions with a handshake and sessions, up to 2025-11-25
+	OfferAll    = "all"    // all revisions
+	OfferLegacy = "legacy" // revisions with a handshake and sessions, up to 2025-11-25
 )
 
 // ToolsAll and ToolsSearch are the values of Config.ToolsMode and Server.ToolsMode.
 const (
-	ToolsAll    = string(gateway.ToolsAll)    // the list has all tools
-	ToolsSearch = string(gateway.ToolsSearch) // the list has search_tools, read_tool and call_tool
+	ToolsAll    = "all"    // the list has all tools
+	ToolsSearch = "search" // the list has search_tools, read_tool and call_tool
 )
-
-// Results bound the results of tools. Callers get the beginning of a longer result, and read the rest from the bridge.
-type Results struct {
-	// Max is the most bytes of texts in a result, and the same for structured content, and for each image or file. At least
-	// 1KiB. Default: no bound.
-	Max Size `yaml:"max"`
-}
 
 // ShareSession, SharePrincipal, ShareCall and ShareAll are the values of Server.Share.
 const (
@@ -293,9 +220,12 @@ func Default() Config {
 		MaxConnections: 20000,
 		MaxSessions:    10000,
 		MaxChildren:    1024,
-		SessionIdle:    30 * time.Minute,
-		SessionLeft:    5 * time.Minute,
-		ListWait:       20 * time.Second,
+		Common: gateway.Common{
+			SessionIdle:   30 * time.Minute,
+			SessionLeft:   5 * time.Minute,
+			ListWait:      20 * time.Second,
+			ResultsMemory: 256 << 20,
+		},
 		Heartbeat:      20 * time.Second,
 		Drain:          10 * time.Second,
 		Ready:          ReadyAny,
@@ -304,7 +234,6 @@ func Default() Config {
 		ConsoleStreams: 16,
 		Offer:          OfferAll,
 		Separator:      "__",
-		ResultsMemory:  256 << 20,
 		Cluster: Cluster{
 			Role:      cluster.RoleAll,
 			KeyPrefix: "bridge",
@@ -317,20 +246,22 @@ func Default() Config {
 
 // DefaultServer returns the settings of a server that sets only share, on which the default of IdleStop depends. An
 // empty share means ShareSession. The result has no kind.
-func DefaultServer(name, share string) Server {
+func DefaultServer(name string, share gateway.Share) Server {
 	s := Server{
-		Name:             name,
-		Era:              EraAuto,
-		Share:            ShareSession,
-		Place:            PlaceHere,
-		Prefix:           name + Default().Separator,
-		Restart:          true,
-		Timeout:          300 * time.Second,
-		MaxTimeout:       time.Hour,
-		HandshakeTimeout: 60 * time.Second,
-		MaxChildren:      256,
-		StartsPerMinute:  30,
-		RestartMaxPause:  time.Minute,
+		Name:       name,
+		Era:        EraAuto,
+		Place:      PlaceHere,
+		Restart:    true,
+		Timeout:    300 * time.Second,
+		MaxTimeout: time.Hour,
+		ServerSettings: gateway.ServerSettings{
+			Share:            ShareSession,
+			Prefix:           name + Default().Separator,
+			HandshakeTimeout: 60 * time.Second,
+			MaxChildren:      256,
+			StartsPerMinute:  30,
+			RestartMaxPause:  time.Minute,
+		},
 	}
 	if share != "" && share != ShareSession {
 		s.Share, s.IdleStop = share, 10*time.Minute

@@ -18,6 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -125,9 +127,10 @@ func dump(c *Config) string {
 	for _, s := range c.Servers {
 		b.WriteString("server " + s.Name + "\n")
 		differences(&b, "  ", reflect.ValueOf(s), reflect.ValueOf(DefaultServer(s.Name, "")))
-		for f, kind := range reflect.ValueOf(s).Fields() {
+		for _, f := range setting.Fields(reflect.TypeFor[Server]()) {
+			kind := reflect.ValueOf(s).FieldByIndex(f.Index)
 			if kind.Kind() == reflect.Pointer && !kind.IsNil() {
-				differences(&b, "  "+strict.Key(f)+" ", kind.Elem(), reflect.Zero(kind.Type().Elem()))
+				differences(&b, "  "+f.Key+" ", kind.Elem(), reflect.Zero(kind.Type().Elem()))
 			}
 		}
 	}
@@ -138,8 +141,8 @@ func dump(c *Config) string {
 }
 
 func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
-	for f, field := range v.Fields() {
-		name := strict.Key(f)
+	for _, f := range setting.Fields(v.Type()) {
+		name, field := f.Key, v.FieldByIndex(f.Index)
 		if name == "-" || name == "servers" || field.Kind() == reflect.Pointer {
 			continue
 		}
@@ -167,12 +170,12 @@ func differences(b *strings.Builder, indent string, v, standard reflect.Value) {
 // A server that sets only share equals DefaultServer.
 func TestParseDefaults(t *testing.T) {
 	for _, test := range []struct {
-		share string
+		share gateway.Share
 		idle  time.Duration
 	}{
 		{ShareSession, 0}, {SharePrincipal, 10 * time.Minute}, {ShareCall, 10 * time.Minute}, {ShareAll, 10 * time.Minute},
 	} {
-		c, err := Parse("f.yaml", []byte("servers: { a: { share: "+test.share+", stdio: { command: x } } }"), none)
+		c, err := Parse("f.yaml", []byte("servers: { a: { share: "+string(test.share)+", stdio: { command: x } } }"), none)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +292,7 @@ func TestValidate(t *testing.T) {
 	bad.MaxMessage = 1 << 40
 	server.Share, server.Timeout = "none", 2*time.Hour
 	server.Stdio = &stdio.Config{}
-	bad.Servers = []Server{server, {Name: "a", Share: ShareSession}, {Name: "B"}}
+	bad.Servers = []Server{server, {Name: "a"}, {Name: "B"}}
 	err := bad.Validate()
 	if err == nil {
 		t.Fatal("Validate() = nil")

@@ -8,6 +8,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/config/foreign"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -47,7 +48,7 @@ func (d *decoder) isDesktop(n *yaml.Node) bool {
 	for _, e := range list {
 		keys, _ := quiet.Entries("", e.Value)
 		typed := slices.ContainsFunc(keys, func(e strict.Entry) bool { return e.Key == "type" })
-		ours := slices.ContainsFunc(keys, func(e strict.Entry) bool { return slices.Contains(strict.Keys(reflect.TypeFor[Server]()), e.Key) })
+		ours := slices.ContainsFunc(keys, func(e strict.Entry) bool { return slices.Contains(setting.Keys(reflect.TypeFor[Server]()), e.Key) })
 		if !typed || ours {
 			return false
 		}
@@ -83,7 +84,7 @@ func (d *decoder) desktopServers(found strict.Entry, c *Config) {
 		keys = d.restrictions(sec, keys, &s, c, tokens)
 		sec.Marks = map[string]strict.Mark{}
 		inner := &strict.Section{Where: sec.Where, Line: e.Line}
-		f, _ := strict.FieldOf(reflect.TypeFor[Server](), kind)
+		f := setting.ByKey(reflect.TypeFor[Server](), kind)
 		settings := reflect.ValueOf(&s).Elem().FieldByIndex(f.Index)
 		settings.Set(reflect.New(f.Type.Elem()))
 		keepOwn(keys)
@@ -171,7 +172,7 @@ func (d *decoder) desktopKeys(sec *strict.Section, keys []strict.Entry) (kind st
 			own = append(own, e)
 			continue
 		}
-		if slices.Contains(strict.Keys(reflect.TypeFor[Server]()), e.Key) {
+		if slices.Contains(setting.Keys(reflect.TypeFor[Server]()), e.Key) {
 			d.Fault(e.Line, "%s%s can only be set in bridge's own form: servers: { NAME: { %s: {…}, %s: … } }", sec.Where, e.Key, kind, e.Key)
 			continue
 		}

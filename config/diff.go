@@ -6,11 +6,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/internal/strict"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Effect says when a changed setting takes effect while the bridge runs. The effect of each key is in the tag of its
@@ -57,15 +56,15 @@ func (c Change) String() string {
 func Diff(was, now *Config) []Change {
 	d := diff{was: was, now: now}
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
-	for f, field := range a.Fields() {
-		key := strict.Key(f)
+	for _, f := range setting.Fields(a.Type()) {
+		key := f.Key
 		switch {
-		case key == "-" || key == "servers" || key == "access":
+		case !f.Keyed() || key == "servers" || key == "access":
 		case key == "tls" && (was.TLS.CertFile == "") != (now.TLS.CertFile == ""),
 			key == "session_idle" && was.Cluster.Enabled():
-			d.walk(key, field, b.FieldByIndex(f.Index), reflect.Value{}, EffectRestart)
+			d.walk(key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, EffectRestart)
 		default:
-			d.walk(key, field, b.FieldByIndex(f.Index), reflect.Value{}, Effect(f.Tag.Get("effect")))
+			d.walk(key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, Effect(f.Tag.Get("effect")))
 		}
 	}
 	d.access()
@@ -86,11 +85,8 @@ func Running(was, now *Config, changes []Change) *Config {
 		if change.Effect != EffectRestart {
 			continue
 		}
-		for f, field := range a.Fields() {
-			if key := strict.Key(f); key == change.key() {
-				b.FieldByIndex(f.Index).Set(field)
-			}
-		}
+		f := setting.ByKey(a.Type(), change.key())
+		b.FieldByIndex(f.Index).Set(a.FieldByIndex(f.Index))
 	}
 	return &c
 }
@@ -158,17 +154,20 @@ func (d *diff) walk(path string, a, b, standard reflect.Value, effect Effect) {
 	case same(a, b):
 	case a.Kind() == reflect.Pointer && !a.IsNil() && !b.IsNil():
 		d.walk(path, a.Elem(), b.Elem(), reflect.Value{}, effect)
-	case a.Kind() == reflect.Struct && len(keyedFields(a.Type())) > 0:
+	case a.Kind() == reflect.Struct && len(setting.Keys(a.Type())) > 0:
 		n := len(d.all)
 		defaults, known := Standard(a.Type())
-		for _, f := range keyedFields(a.Type()) {
+		for _, f := range setting.Fields(a.Type()) {
+			if !f.Keyed() {
+				continue
+			}
 			var standard reflect.Value
-			if text := depends[f.key]; text != "" {
+			if text := depends[f.Key]; text != "" {
 				standard = reflect.ValueOf(text)
 			} else if known {
-				standard = defaults.Field(f.index)
+				standard = defaults.FieldByIndex(f.Index)
 			}
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), standard, cmp.Or(f.effect, effect))
+			d.walk(path+"."+f.Key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), standard, cmp.Or(Effect(f.Tag.Get("effect")), effect))
 		}
 		if len(d.all) == n { // the difference has no key, such as an inline document
 			d.add(path, reflect.Value{}, reflect.Value{}, reflect.Value{}, effect)
@@ -197,47 +196,12 @@ func same(a, b reflect.Value) bool {
 			return a.IsNil() == b.IsNil()
 		}
 	case reflect.Struct:
-		if len(keyedFields(a.Type())) == 0 {
+		if len(setting.Keys(a.Type())) == 0 {
 			break
 		}
-		return !slices.ContainsFunc(exportedFields(a.Type()), func(f field) bool { return !same(a.Field(f.index), b.Field(f.index)) })
+		return !slices.ContainsFunc(setting.Fields(a.Type()), func(f setting.Field) bool { return !same(a.FieldByIndex(f.Index), b.FieldByIndex(f.Index)) })
 	}
 	return reflect.DeepEqual(a.Interface(), b.Interface())
-}
-
-// field is an exported field of a struct.
-type field struct {
-	index  int
-	key    string // empty or "-" for a field without a key
-	effect Effect // empty for the effect of the enclosing key
-}
-
-// fields and keyed cache the results of exportedFields and keyedFields, by type.
-var fields, keyed sync.Map
-
-// exportedFields returns the exported fields of a struct. It caches them, since reflection copies each of them.
-func exportedFields(t reflect.Type) []field {
-	if known, ok := fields.Load(t); ok {
-		return known.([]field)
-	}
-	var all []field
-	for f := range t.Fields() {
-		if f.IsExported() {
-			all = append(all, field{f.Index[0], strict.Key(f), Effect(f.Tag.Get("effect"))})
-		}
-	}
-	fields.Store(t, all)
-	return all
-}
-
-// keyedFields returns the fields of a struct that have a key.
-func keyedFields(t reflect.Type) []field {
-	if known, ok := keyed.Load(t); ok {
-		return known.([]field)
-	}
-	all := slices.DeleteFunc(slices.Clone(exportedFields(t)), func(f field) bool { return f.key == "" || f.key == "-" })
-	keyed.Store(t, all)
-	return all
 }
 
 // access adds the changes of access rules. Rules of the same name are the same rule.
@@ -385,15 +349,18 @@ func (d *diff) server(path string, was, now *Server) {
 	a, b := reflect.ValueOf(was).Elem(), reflect.ValueOf(now).Elem()
 	if !same(a, b) {
 		n := len(d.all)
-		for _, f := range keyedFields(a.Type()) {
-			effect := f.effect
-			if f.key == "forward" && slices.ContainsFunc(was.Forward, func(f bridge.Forward) bool { return !slices.Contains(now.Forward, f) }) {
+		for _, f := range setting.Fields(a.Type()) {
+			if !f.Keyed() {
+				continue
+			}
+			effect := Effect(f.Tag.Get("effect"))
+			if f.Key == "forward" && slices.ContainsFunc(was.Forward, func(f bridge.Forward) bool { return !slices.Contains(now.Forward, f) }) {
 				effect = EffectRenew
 			}
-			if effect == EffectLive && nextOnly(f.key, was, now) {
+			if effect == EffectLive && nextOnly(f.Key, was, now) {
 				effect = EffectNext
 			}
-			d.walk(path+"."+f.key, a.Field(f.index), b.Field(f.index), reflect.Value{}, effect)
+			d.walk(path+"."+f.Key, a.FieldByIndex(f.Index), b.FieldByIndex(f.Index), reflect.Value{}, effect)
 		}
 		if len(d.all) == n { // only Adapter differs, which has no key
 			d.all = append(d.all, Change{Path: path, Effect: EffectNext})

@@ -19,6 +19,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // two is a configuration of two servers.
@@ -176,8 +177,10 @@ var tested = map[string]bool{}
 // effectsOf returns the effects of the keys of a struct.
 func effectsOf[T any]() map[string]Effect {
 	effects := map[string]Effect{}
-	for _, f := range keyedFields(reflect.TypeFor[T]()) {
-		effects[f.key] = f.effect
+	for _, f := range setting.Fields(reflect.TypeFor[T]()) {
+		if f.Keyed() {
+			effects[f.Key] = Effect(f.Tag.Get("effect"))
+		}
 	}
 	return effects
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/oauth"
-	"github.com/mcp-bridge/bridge/internal/strict"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // reference is the folder of the pages with the keys; the page of its name says
@@ -105,8 +105,8 @@ func TestReferenceTables(t *testing.T) {
 	for _, test := range referenceTables {
 		section, rows := referenceRows(t, text, test.heading)
 		v := reflect.ValueOf(test.defaults)
-		for f, field := range v.Fields() {
-			name := strict.Key(f)
+		for _, f := range setting.Fields(v.Type()) {
+			name, field := f.Key, v.FieldByIndex(f.Index)
 			if name == "-" {
 				continue
 			}

@@ -16,10 +16,8 @@ type Group struct {
 	Servers []string `yaml:"servers"`
 	// Tools choose among the tools of the servers, by the names that clients see at the aggregate. Default: all.
 	Tools Choice `yaml:"tools"`
-	// ToolsMode and Always are as in Config.
-	ToolsMode string `yaml:"tools_mode"`
-	// Always are patterns of tools that the group lists with ToolsSearch too. Default: none.
-	Always []string `yaml:"always"`
+	// Listing decides how the group offers its tools, as in Config.
+	gateway.Listing
 }
 
 // checkGroups adds the broken rules about groups. Their names are those of addresses, as the names of servers are.
@@ -53,7 +51,7 @@ func (c *Config) GatewayGroups() (all []gateway.Group) {
 			Servers: g.Servers,
 			Allow:   g.Tools.Allow,
 			Deny:    g.Tools.Deny,
-			Tools:   gateway.Tools{Mode: gateway.ToolsMode(g.ToolsMode), Always: g.Always},
+			Listing: g.Listing,
 		})
 	}
 	return all

@@ -5,18 +5,28 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/arguments"
 	"github.com/mcp-bridge/bridge/internal/auth/token"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // The types of settings, under short names for programs that make a configuration in code.
 type (
+	// ServerSettings are the settings of a server that are not about its kind. They are embedded in Server, and Common in
+	// Config.
+	ServerSettings = gateway.ServerSettings
+	Common         = gateway.Common
+	// Listing and Lists are embedded in ServerSettings, and Listing in Common.
+	Listing = gateway.Listing
+	Lists   = filter.Lists
 	// Stdio holds the settings to start and stop a child process: Server.Stdio.
 	Stdio = stdio.Config
 	// Remote holds the settings to reach a server over HTTP: Server.HTTP and Server.SSE.
@@ -51,6 +61,13 @@ type (
 	// OAuthClient holds the credentials of the bridge at an issuer.
 	OAuthClient = token.Client
 
+	// Results bound the results of tools: Config.Results and Server.Results. Callers get the beginning of a longer
+	// result, and read the rest from the bridge.
+	Results = results.Options
+
+	// Size is a number of bytes.
+	Size = setting.Size
+
 	// Rest turns an HTTP API into a server: Server.Rest. The next types are parts of it.
 	Rest           = rest.Config
 	RestAuth       = rest.Auth
@@ -67,3 +84,7 @@ type (
 	RestToolLimits = rest.ToolLimits
 	RestBytes      = rest.Bytes
 )
+
+// ParseSize parses a whole number of bytes, with an optional unit in upper or lower case. The units are B, KB, MB, GB
+// (powers of 1000) and KiB, MiB, GiB (powers of 1024). The error does not show the text.
+func ParseSize(text string) (Size, error) { return setting.ParseSize(text) }

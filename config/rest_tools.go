@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -267,7 +268,7 @@ func (d *decoder) restArg(s *strict.Slot, n *yaml.Node, a *rest.Arg) bool {
 		return false
 	}
 	var k argKeys
-	ours := strict.Keys(reflect.TypeFor[argKeys]())
+	ours := setting.Keys(reflect.TypeFor[argKeys]())
 	var own, schema []strict.Entry
 	for _, e := range list {
 		if slices.Contains(ours, e.Key) {

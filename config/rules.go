@@ -23,6 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/internal/address"
 	"github.com/mcp-bridge/bridge/internal/cluster"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -49,7 +50,12 @@ func must[T any](good func(T) bool, otherwise string) rule {
 func oneOf(values ...string) rule {
 	named := slices.DeleteFunc(slices.Clone(values), func(v string) bool { return v == "" })
 	last := len(named) - 1
-	return must(func(s string) bool { return slices.Contains(values, s) }, "be "+strings.Join(named[:last], ", ")+" or "+named[last])
+	return func(value any) (any, error) {
+		if !slices.Contains(values, reflect.ValueOf(value).String()) {
+			return nil, errors.New("must be " + strings.Join(named[:last], ", ") + " or " + named[last])
+		}
+		return value, nil
+	}
 }
 
 // rules holds the rules for single values, by key. For a list, the rule applies to each item. Values of keys without a
@@ -277,9 +283,9 @@ func (s *Server) breaches() (all breaches) {
 // kindKeys returns the keys of all kinds of servers.
 var kindKeys = sync.OnceValue(func() []string {
 	var all []string
-	for f := range reflect.TypeFor[Server]().Fields() {
+	for _, f := range setting.Fields(reflect.TypeFor[Server]()) {
 		if f.Type.Kind() == reflect.Pointer {
-			all = append(all, strict.Key(f))
+			all = append(all, f.Key)
 		}
 	}
 	return all
@@ -292,9 +298,9 @@ func (s *Server) kinds() []string {
 		set = append(set, "Adapter")
 	}
 	v := reflect.ValueOf(s).Elem()
-	for _, f := range exportedFields(v.Type()) {
-		if field := v.Field(f.index); field.Kind() == reflect.Pointer && !field.IsNil() {
-			set = append(set, f.key)
+	for _, f := range setting.Fields(v.Type()) {
+		if field := v.FieldByIndex(f.Index); field.Kind() == reflect.Pointer && !field.IsNil() {
+			set = append(set, f.Key)
 		}
 	}
 	return set
@@ -356,8 +362,8 @@ func (c *Config) Validate() error {
 // check applies the rules to every field of a Config or a Server, and calls Validate of the parts that have it.
 func check(where string, v reflect.Value) []error {
 	var errs []error
-	for _, f := range exportedFields(v.Type()) {
-		name, field := f.key, v.Field(f.index)
+	for _, f := range setting.Fields(v.Type()) {
+		name, field := f.Key, v.FieldByIndex(f.Index)
 		values := []reflect.Value{field}
 		switch field.Kind() {
 		case reflect.Slice:

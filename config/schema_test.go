@@ -26,6 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/oauth"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/strict"
 )
 
@@ -98,12 +99,12 @@ var enums = map[string][]string{
 // fields is the schema of a struct's keys.
 func (s *schema) fields(t reflect.Type) object {
 	properties := object{}
-	for f := range t.Fields() {
-		key := strict.Key(f)
-		if key == "-" || key == "" {
+	for _, f := range setting.Fields(t) {
+		key := f.Key
+		if !f.Keyed() {
 			continue
 		}
-		v := s.value(f.Type, key, strings.HasSuffix(f.Tag.Get("yaml"), ",off"))
+		v := s.value(f.Type, key, f.Form == "off")
 		s.describe(v, t, key)
 		properties[key] = v
 	}

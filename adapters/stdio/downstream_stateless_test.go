@@ -394,7 +394,7 @@ func TestStatelessSDK(t *testing.T) {
 // server/discover, and nothing before initialize.
 func TestStatelessNotOffered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := sitBy(t, gateway.ServerOptions{Adapter: &wiretest.Server{}, Offer: gateway.OfferLegacy}, gateway.Options{}, DownstreamOptions{})
+		d := sitBy(t, gateway.ServerOptions{Adapter: &wiretest.Server{}, ServerSettings: gateway.ServerSettings{Offer: gateway.OfferLegacy}}, gateway.Options{}, DownstreamOptions{})
 		d.say(keyed("1", "server/discover", ""), keyed("2", "tools/list", ""), cancelled("2", statelessMeta), keyed("3", "ping", ""))
 		d.expect(fault("1", -32601), fault("2", -32600), `{"jsonrpc":"2.0","id":3,"result":{}}`)
 		d.handshake("2025-11-25")

@@ -42,7 +42,7 @@ func publish(t testing.TB, a bridge.Adapter, bo gateway.Options, o Options) *rig
 		bounds = bo.Servers[0].Limits
 	}
 	off := breaker.Options{Off: true} // servers fail here as often as it takes
-	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: a, Limits: bounds, Breaker: off}, {Name: "other", Adapter: a, Breaker: off}}
+	bo.Servers = []gateway.ServerOptions{{Name: "fake", Adapter: a, ServerSettings: gateway.ServerSettings{Limits: bounds, Breaker: off}}, {Name: "other", Adapter: a, ServerSettings: gateway.ServerSettings{Breaker: off}}}
 	bo.Log = slog.New(slog.DiscardHandler)
 	o.Log = bo.Log
 	r := &rig{t: t, g: gateway.New(bo)}

@@ -472,7 +472,7 @@ func TestEndAnswersCalls(t *testing.T) {
 // An unused session ends; one with a GET open does not.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, gateway.Options{SessionIdle: 10 * time.Minute}, Options{})
+		r := newRig(t, &wiretest.Server{}, gateway.Options{Common: gateway.Common{SessionIdle: 10 * time.Minute}}, Options{})
 		quiet, open := r.begin("2025-06-18"), r.begin("2025-06-18")
 		get := open.get()
 		wiretest.Advance(time.Hour)

@@ -56,8 +56,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				m := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{Limits: test.limits}},
-					Grants: map[string]filter.Grant{"p": {}, "q": {}}, PerPrincipal: test.each}, Options{})
+				m := newModernRig(t, gateway.Options{Servers: []gateway.ServerOptions{{ServerSettings: gateway.ServerSettings{Limits: test.limits}}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Common: gateway.Common{PerPrincipal: test.each}}, Options{})
 				m.Site = wiretest.NewSite(t, as(m.d))
 				began := m.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), who, "p").Wait()
 				if test.before != nil {
@@ -98,8 +97,7 @@ func TestRefusals(t *testing.T) {
 func TestRefusedAtTheDoor(t *testing.T) {
 	const who = "X-Who"
 	synctest.Test(t, func(t *testing.T) {
-		m := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}},
-			PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}, Sessions: session.NewMemory(3)}, Options{})
+		m := newModernRig(t, gateway.Options{Grants: map[string]filter.Grant{"p": {}, "q": {}}, Common: gateway.Common{PerPrincipal: limits.PerPrincipal{Sessions: 2, Rate: limits.Rate{PerSecond: 0.1, Burst: 3}}}, Sessions: session.NewMemory(3)}, Options{})
 		m.Site = wiretest.NewSite(t, as(m.d))
 		begin := func(who string) *wiretest.Reply {
 			return m.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"), "X-Who", who).Wait()
@@ -130,7 +128,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 // the session, and drops what was said. (Those of the TypeScript SDK, 1.32 and 2.4, go on too: their error is no JSON-RPC one
 // and has no data; the body stands in its text.)
 func TestRefusalsSDK(t *testing.T) {
-	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{Limits: limits.Options{Rate: limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}, Options{})
+	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{ServerSettings: gateway.ServerSettings{Limits: limits.Options{Rate: limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}}, Options{})
 	status := 0 // in place of the bridge's own
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if namesModern(r.Header) { // the client is to have a session

@@ -55,7 +55,7 @@ func TestUpstreamGuarded(t *testing.T) {
 			}
 			u := adapter(t, s.URL, nil, conn.Options{Timeouts: limits})
 			g := gateway.New(gateway.Options{Log: slog.New(slog.DiscardHandler), Servers: []gateway.ServerOptions{
-				{Name: "fake", Adapter: u, Breaker: breaker.Options{Failures: 3}},
+				{Name: "fake", Adapter: u, ServerSettings: gateway.ServerSettings{Breaker: breaker.Options{Failures: 3}}},
 			}})
 			defer g.Close(context.Background())
 			m, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`))

@@ -39,18 +39,18 @@ var none = &rules{}
 
 // New returns the filter of the server of that name. grants are the grants for all servers; nil means that there are no
 // access rules.
-func New(server string, o Options, grants *Grants) *Filter {
+func New(server string, l Lists, grants *Grants) *Filter {
 	f := &Filter{server: server, grants: grants}
 	f.now.Store(none)
-	f.Set(o)
+	f.Set(l)
 	return f
 }
 
-// Set replaces the options for the calls that follow. It returns the kinds of lists that the options change, so that
+// Set replaces the rules for the calls that follow. It returns the kinds of lists that l changes, so that
 // the caller can notify clients.
-func (f *Filter) Set(o Options) (changed []list.Kind) {
-	c := compile(o.Resources, true)
-	next := &rules{list.Tools: compile(o.Tools, false), list.Prompts: compile(o.Prompts, false), list.Resources: c, list.Templates: c}
+func (f *Filter) Set(l Lists) (changed []list.Kind) {
+	c := compile(l.Resources, true)
+	next := &rules{list.Tools: compile(l.Tools, false), list.Prompts: compile(l.Prompts, false), list.Resources: c, list.Templates: c}
 	if *next == *none {
 		next = none
 	}

@@ -88,7 +88,7 @@ func ask(t *testing.T, up bridge.Upstream, principal, method, params string) (st
 // Each call is judged by the grant of who makes it, also where several principals
 // use one Upstream.
 func TestGranted(t *testing.T) {
-	f := filter.New("one", filter.Options{}, filter.NewGrants(map[string]filter.Grant{
+	f := filter.New("one", filter.Lists{}, filter.NewGrants(map[string]filter.Grant{
 		"all": {}, "some": {Servers: []string{"o*"}, Deny: []string{"a"}}, "other": {Servers: []string{"two"}},
 	}))
 	up := f.Granted(echo{})
@@ -136,7 +136,7 @@ func (s *same) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, err
 
 // What nobody has asked for is not in the way of a call.
 func TestNothing(t *testing.T) {
-	f := filter.New("one", filter.Options{}, nil)
+	f := filter.New("one", filter.Lists{}, nil)
 	var none *filter.Tasks
 	if up := f.Granted(none.Wrap(echo{})); up != bridge.Upstream(echo{}) {
 		t.Errorf("%T is in the way", up)

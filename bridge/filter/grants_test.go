@@ -24,7 +24,7 @@ func TestIdentityIsPrivate(t *testing.T) {
 		"public":  nil,
 		"private": NewGrants(map[string]Grant{"all": {}, "some": {Allow: []string{"a"}}}),
 	} {
-		up := New("one", Options{}, grants).Granted(listed{})
+		up := New("one", Lists{}, grants).Granted(listed{})
 		for _, who := range []string{"all", "some/https://idp.example.com#ann"} {
 			for _, method := range []string{"tools/list", "resources/list"} {
 				r := &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`), From: &bridge.Caller{Principal: who, Revision: era.LatestModern}}

@@ -13,11 +13,12 @@ import (
 // Kind is a kind of list: tools, prompts, resources or templates.
 type Kind = list.Kind
 
-// Options hide and change items of one server. The zero value shows all items unchanged.
-type Options struct {
-	Tools     Rules // of tools/list
-	Prompts   Rules // of prompts/list
-	Resources Rules // and templates
+// Lists hide and change items of the lists of one server. The zero value shows all items unchanged.
+type Lists struct {
+	// Tools, Prompts and Resources are the rules for these kinds. Those for resources are also for templates.
+	Tools     Rules `yaml:"tools" effect:"live"`
+	Prompts   Rules `yaml:"prompts" effect:"live"`
+	Resources Rules `yaml:"resources" effect:"live"`
 }
 
 // Rules hide and change items of one kind: tools, prompts, or resources with templates. Clients cannot use hidden

@@ -7,8 +7,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/internal/aggregate"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane/share"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
@@ -17,21 +15,13 @@ import (
 	"github.com/mcp-bridge/bridge/internal/list"
 )
 
-// Settings are the fields of Options that Apply can change. Apply changes existing access rules. It neither adds rules
-// to a gateway without rules, nor removes them all.
+// Settings are the fields of Options that Apply can change. Apply sets each value unchanged: here, 0 does not mean a
+// default. Apply changes existing access rules. It neither adds rules to a gateway without rules, nor removes them all.
 type Settings struct {
-	// SessionIdle, SessionLeft, ListWait, Grants, PerPrincipal, Tools, Groups and Results are the fields of Options with
-	// these names. Apply sets each value unchanged: here, 0 does not mean a default.
-	SessionIdle  time.Duration
-	SessionLeft  time.Duration
-	ListWait     time.Duration
-	Grants       map[string]filter.Grant
-	PerPrincipal limits.PerPrincipal
-	Tools        Tools
-	Groups       []Group
-	Results      results.Options
-	// ResultsMemory is Options.ResultsMemory.
-	ResultsMemory int64
+	Common
+	// Grants and Groups are as in Options.
+	Grants map[string]filter.Grant
+	Groups []Group
 }
 
 // applySettings applies s, which may be nil, and returns the principals whose grants changed.
@@ -44,11 +34,11 @@ func (g *gateway) applySettings(s *Settings) (changed map[string]bool) {
 	g.listWait.Store(int64(s.ListWait))
 	g.quota.Set(s.PerPrincipal)
 	changed = g.grants.Set(s.Grants)
-	if g.joint.set(Group{Tools: s.Tools}) {
+	if g.joint.set(Group{Listing: s.Listing}) {
 		g.relist("")
 	}
 	g.results.SetUsual(s.Results)
-	g.results.Set(s.ResultsMemory)
+	g.results.Set(int64(s.ResultsMemory))
 	g.laneShares.Set(len(s.Grants))
 	g.bytes.Set(len(s.Grants))
 	return changed

@@ -72,7 +72,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}}, func(t *testing.T, g *gateway) {
 		s, _, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -89,7 +89,7 @@ func TestMergeLatePageCounts(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 	})
 	hangs = false
-	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}}, func(t *testing.T, g *gateway) {
 		s, _, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		time.Sleep(30 * time.Second)
@@ -248,7 +248,7 @@ func TestMergeReadsPastTheBad(t *testing.T) {
 // again, before anything else.
 func TestMergeSubscribesAnew(t *testing.T) {
 	one, two := shop("one", map[string]string{"resources/list": `{"resources":[{"uri":"a:1"},{"uri":"a:2"}]}`}), shop("two", nil)
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, Cache: cache.Options{Off: true}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{EndWithServer: true, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
 		s, _, _ := enter(t, g)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:1"}`)
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:2"}`)
@@ -282,7 +282,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 		}
 		return false
 	}
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Millisecond}}}}}, func(t *testing.T, g *gateway) {
 		list := func(s *sitting) ([]string, time.Duration) {
 			began := time.Now()
 			return names(t, do(t, s, "1", "tools/list", `{}`)), time.Since(began)
@@ -331,7 +331,7 @@ func TestMergeWaitsOnce(t *testing.T) {
 	// Without sessions.
 	delay.Store(int64(12 * time.Second))
 	tools.Store(&first)
-	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Lists: time.Millisecond}}}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "good", prefix: "good__", f: good}, {name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Millisecond}}}}}, func(t *testing.T, g *gateway) {
 		v := visitor{}.ask(t, g, `"l"`, era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Minute)
 		v.take()

@@ -117,7 +117,7 @@ func callsStateless(t *testing.T, g *gateway, ctx context.Context, server, metho
 func commonsOf(t *testing.T, one, two *modernFake) *gateway {
 	t.Helper()
 	return newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
-		{Name: "one", Adapter: one, Prefix: "one__"}, {Name: "two", Adapter: two, Prefix: "two__"},
+		{Name: "one", Adapter: one, ServerSettings: ServerSettings{Prefix: "one__"}}, {Name: "two", Adapter: two, ServerSettings: ServerSettings{Prefix: "two__"}},
 	}})
 }
 
@@ -294,7 +294,7 @@ func TestCommonsListWithProgress(t *testing.T) {
 			return m.Method == "tools/list"
 		}}
 		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
-			{Name: "one", Adapter: talks, Prefix: "one__"}, {Name: "two", Adapter: &fake{}, Prefix: "two__"},
+			{Name: "one", Adapter: talks, ServerSettings: ServerSettings{Prefix: "one__"}}, {Name: "two", Adapter: &fake{}, ServerSettings: ServerSettings{Prefix: "two__"}},
 		}})
 		defer g.Close(context.Background())
 		for _, meta := range []string{`,"progressToken":"t"`, `,"io.modelcontextprotocol/logLevel":"debug"`} {

@@ -417,8 +417,8 @@ func TestMergeAbsent(t *testing.T) {
 func TestMergeStarting(t *testing.T) {
 	token := []bridge.Forward{{From: "X-Tok", To: "TOK"}}
 	for name, o := range map[string]ServerOptions{
-		"usual": {}, "forward": {Forward: token}, "uncached": {Cache: cache.Options{Off: true}}, "call": {Share: ShareCall}, "uncached call": {Share: ShareCall, Cache: cache.Options{Off: true}},
-		"principal": {Share: SharePrincipal}, "paged": {},
+		"usual": {}, "forward": {Forward: token}, "uncached": {ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, "call": {ServerSettings: ServerSettings{Share: ShareCall}}, "uncached call": {ServerSettings: ServerSettings{Share: ShareCall, Cache: cache.Options{Off: true}}},
+		"principal": {ServerSettings: ServerSettings{Share: SharePrincipal}}, "paged": {},
 	} {
 		for _, modern := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/modern=%t", name, modern), func(t *testing.T) {
@@ -498,7 +498,7 @@ func TestMergeSlowList(t *testing.T) {
 		}()
 		return true
 	}
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}, {name: "good", prefix: "good__", f: good}}, func(t *testing.T, g *gateway) {
 		s, st, _ := enter(t, g)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"good__a"})
 		same(t, "meanwhile", names(t, do(t, s, "2", "tools/list", `{}`)), []string{"good__a"})
@@ -513,7 +513,7 @@ func TestMergeSlowList(t *testing.T) {
 	})
 	// While nothing has come an empty list would be wrong.
 	asked = 0
-	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{Cache: cache.Options{Off: true}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, g *gateway) {
+	all(t, []stock{{name: "slow", prefix: "slow__", f: slow, o: ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}}, {name: "dead", prefix: "dead__", f: &fake{before: func(context.Context, int) error { return errors.New("no") }}}}, func(t *testing.T, g *gateway) {
 		s, _, _ := enter(t, g)
 		same(t, "the only one", names(t, do(t, s, "1", "tools/list", `{}`)), []string{"slow__s"})
 		done := make(chan string)
@@ -804,7 +804,7 @@ func BenchmarkMerge(b *testing.B) {
 		b.Run(fmt.Sprint(n, " servers"), func(b *testing.B) {
 			var o Options
 			for i := range n {
-				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), Prefix: fmt.Sprint("s", i, "__"), Adapter: &instant{}})
+				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), ServerSettings: ServerSettings{Prefix: fmt.Sprint("s", i, "__")}, Adapter: &instant{}})
 			}
 			br := newGateway(o)
 			defer br.Close(b.Context())

@@ -114,8 +114,8 @@ func TestArguments(t *testing.T) {
 							}
 							var log bytes.Buffer
 							g := newGateway(Options{Log: slog.New(slog.NewTextHandler(&log, nil)), Servers: []ServerOptions{
-								{Name: "fake", Prefix: "f_", Adapter: adapter, Validate: checks, Filter: filter.Options{Tools: depotRules}, Forward: []bridge.Forward{{From: "X-Team", To: "Team"}}},
-								{Name: "other", Prefix: "o_", Adapter: shop("other", nil)},
+								{Name: "fake", ServerSettings: ServerSettings{Prefix: "f_", Validate: checks, Lists: filter.Lists{Tools: depotRules}}, Adapter: adapter, Forward: []bridge.Forward{{From: "X-Team", To: "Team"}}},
+								{Name: "other", ServerSettings: ServerSettings{Prefix: "o_"}, Adapter: shop("other", nil)},
 							}})
 							defer g.Close(context.Background())
 							c := &patron{g: g, server: server, stateless: stateless}
@@ -202,12 +202,12 @@ func callsOf(f *fake) (n int) {
 // New changes count for the next call. Clients are told that the list has changed.
 func TestArgumentsReload(t *testing.T) {
 	f := depots()["legacy"]
-	o := ServerOptions{Name: "fake", Adapter: f, Filter: filter.Options{Tools: filter.Rules{Override: map[string]filter.Override{"plain": {Args: map[string]arguments.Change{"repo": {Value: raw(`"a"`)}}}}}}}
+	o := ServerOptions{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Lists: filter.Lists{Tools: filter.Rules{Override: map[string]filter.Override{"plain": {Args: map[string]arguments.Change{"repo": {Value: raw(`"a"`)}}}}}}}}
 	run(t, o, func(t *testing.T, g *gateway) {
 		s, st := begin(t, g, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"plain"}`), `"got":{"repo":"a"}`)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get","arguments":{"x":1}}`), `"got":{"x":1}`)
-		o.Filter.Tools.Override = map[string]filter.Override{"plain": {Args: map[string]arguments.Change{"repo": {As: "of"}}}}
+		o.Tools.Override = map[string]filter.Override{"plain": {Args: map[string]arguments.Change{"repo": {As: "of"}}}}
 		if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
 			t.Fatal(err)
 		}
@@ -216,7 +216,7 @@ func TestArgumentsReload(t *testing.T) {
 			t.Errorf("the client was told %q", told)
 		}
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"plain","arguments":{"of":"b"}}`), `"got":{"repo":"b"}`)
-		o.Filter.Tools.Override = nil
+		o.Tools.Override = nil
 		if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
 			t.Fatal(err)
 		}
@@ -236,7 +236,7 @@ func TestArgumentsUnlisted(t *testing.T) {
 		}
 		return serve(f, m)
 	}
-	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Tools: depotRules}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Lists: filter.Lists{Tools: depotRules}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"store","arguments":{}}`), "its list of tools could not be read")
 		if n := callsOf(f); n != 0 {
@@ -251,7 +251,7 @@ func TestArgumentsUnlisted(t *testing.T) {
 func TestArgumentsCaller(t *testing.T) {
 	f := depots()["legacy"]
 	rules := filter.Rules{Override: map[string]filter.Override{"get": {Args: map[string]arguments.Change{"tenant": {Value: raw(`"${caller.name}"`)}}}}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Filter: filter.Options{Tools: rules}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Lists: filter.Lists{Tools: rules}}}, func(t *testing.T, g *gateway) {
 		for _, name := range []string{"ann", "bob"} { // over one connection
 			s, _ := begin(t, g, name)
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), `"got":{"tenant":"`+name+`"}`)
@@ -267,10 +267,10 @@ func TestArgumentsFound(t *testing.T) {
 		rules := filter.Rules{Override: map[string]filter.Override{"pl*": {Args: map[string]arguments.Change{"repo": {Value: raw(`"acme/x"`)}}}}}
 		g := newGateway(Options{
 			Log:    slog.New(slog.DiscardHandler),
-			Groups: []Group{{Name: "team", Servers: []string{"fake"}, Tools: Tools{Mode: ToolsSearch}}},
+			Groups: []Group{{Name: "team", Servers: []string{"fake"}, Listing: Listing{ToolsMode: ToolsSearch}}},
 			Servers: []ServerOptions{
-				{Name: "fake", Prefix: "f_", Adapter: depots()["legacy"], Filter: filter.Options{Tools: rules}},
-				{Name: "other", Prefix: "o_", Adapter: shop("other", nil)},
+				{Name: "fake", ServerSettings: ServerSettings{Prefix: "f_", Lists: filter.Lists{Tools: rules}}, Adapter: depots()["legacy"]},
+				{Name: "other", ServerSettings: ServerSettings{Prefix: "o_"}, Adapter: shop("other", nil)},
 			},
 		})
 		defer g.Close(context.Background())

@@ -33,7 +33,7 @@ func hanging() (f *fake, hang *atomic.Bool) {
 func TestBreakerHung(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		f, hang := hanging()
-		run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 			s, _ := begin(t, g, "")
 			bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
 			hang.Store(true)
@@ -70,7 +70,7 @@ func TestBreakerHungUnderWay(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{times: conn.Timeouts{Idle: deadline}}
 			f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/call" }
-			run(t, ServerOptions{Adapter: f, Share: test.share, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: test.share, Breaker: breaker.Options{Failures: 5}}}, func(t *testing.T, g *gateway) {
 				var all []*sitting
 				for range 10 {
 					s, _ := begin(t, g, "")
@@ -106,7 +106,7 @@ func TestBreakerHungBefore(t *testing.T) {
 	var hang atomic.Bool
 	f := &fake{times: conn.Timeouts{Idle: deadline}}
 	f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return hang.Load() && m.Method == "tools/call" }
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		hang.Store(true)
 		for n := range 6 {
@@ -127,7 +127,7 @@ func TestBreakerHungBefore(t *testing.T) {
 func TestBreakerHungOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, hang := hanging()
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Grants: map[string]filter.Grant{"a": {}, "b": {}}})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}}, Grants: map[string]filter.Grant{"a": {}, "b": {}}})
 		defer g.Close(context.Background())
 		ask := func(principal string) string {
 			return visitor{principal: principal}.call(t, g, "tools/call", `"name":"x"`)
@@ -174,7 +174,7 @@ func TestBreakerBusy(t *testing.T) {
 		}
 		return busy.Load() && m.Method == "ping"
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		long := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"long"}}`)
 		time.Sleep(time.Minute)

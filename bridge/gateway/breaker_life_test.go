@@ -65,7 +65,7 @@ func TestBreakerTogether(t *testing.T) {
 // when one of these gives a sign of life.
 func TestBreakerAwait(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Idle: -1, Breaker: breaker.Options{Failures: 2}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 2}}, Idle: -1}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrUnavailable) }
 		f.mute.Store(true)
@@ -93,7 +93,7 @@ func TestBreakerAwait(t *testing.T) {
 func TestBreakerLasting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := modernShop("one", nil)
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: m, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: m, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}}})
 		defer g.Close(context.Background())
 		ctx, stop := context.WithCancel(t.Context())
 		var back stream
@@ -128,7 +128,7 @@ func TestBreakerLasting(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 1, Slow: time.Second}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1, Slow: time.Second}}}, func(t *testing.T, g *gateway) {
 		park := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"x"`))
 		time.Sleep(5 * time.Minute)
 		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+park+`"`), `"content":[]`)
@@ -144,7 +144,7 @@ func TestBreakerLasting(t *testing.T) {
 // server is left alone.
 func TestBreakerPulse(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute, Breaker: breaker.Options{Failures: 2, Pause: 10 * time.Minute}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 2 {
@@ -220,7 +220,7 @@ func flap(t *testing.T, share Share, seed uint64) {
 		}
 		return true
 	}
-	run(t, ServerOptions{Adapter: f, Share: share, Handshake: time.Minute, Restarts: 1000, Retry: retry.Options{Attempts: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, HandshakeTimeout: time.Minute, StartsPerMinute: 1000, Retry: retry.Options{Attempts: 3}}}, func(t *testing.T, g *gateway) {
 		var n, answered atomic.Int64
 		var wg sync.WaitGroup
 		one := func(s *sitting) {

@@ -22,7 +22,7 @@ import (
 // open connection goes on using it, however often somebody else tries in vain.
 func TestBreakerFailingOpenings(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 5}}}, func(t *testing.T, g *gateway) {
 		var good []*sitting
 		for range 3 {
 			s, _ := begin(t, g, "")
@@ -66,7 +66,7 @@ func TestBreakerFailingOpenings(t *testing.T) {
 // calls go on, whether or not another one can be opened.
 func TestBreakerFailingBoth(t *testing.T) {
 	f := newFaulty(nil)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		var all []*sitting
 		for range 3 {
 			s, _ := begin(t, g, "")
@@ -135,7 +135,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		hold = make(chan struct{})
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Breaker: breaker.Options{Failures: 3}}}, Log: slog.New(slog.DiscardHandler)})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}}, Log: slog.New(slog.DiscardHandler)})
 		defer g.Close(context.Background())
 		var all []*sitting
 		for range 3 {
@@ -183,7 +183,7 @@ func TestBreakerProbesOpenings(t *testing.T) {
 func TestBreakerOwnLack(t *testing.T) {
 	for _, lack := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.EAGAIN} {
 		f := newFaulty(nil)
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 			s, _ := begin(t, g, "")
 			before := f.before
 			f.before = func(_ context.Context, _ int) error {

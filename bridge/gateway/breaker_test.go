@@ -100,7 +100,7 @@ func TestBreakerCounts(t *testing.T) {
 				}
 				return test.err
 			})
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 				s, _ := begin(t, g, "")
 				var got string
 				for range 10 {
@@ -118,7 +118,7 @@ func TestBreakerCounts(t *testing.T) {
 // What clients are told, and when the server is tried again.
 func TestBreakerRefusal(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		other, _ := begin(t, g, "p") // of a principal's
 		for range 2 {
@@ -160,7 +160,7 @@ func TestBreakerGatesOpenings(t *testing.T) {
 		t.Run(string(share), func(t *testing.T) {
 			f := newFaulty(nil)
 			f.closed.Store(true)
-			run(t, ServerOptions{Adapter: f, Share: share, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 				for i := 0; state(g).Breaker == "closed"; i++ {
 					if i > 20 {
 						t.Fatal("never opened")
@@ -205,7 +205,7 @@ func initializeAs(t testing.TB, g *gateway, id, principal string) (*sitting, str
 func TestBreakerProbe(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
 	f.times = conn.Timeouts{Idle: time.Minute}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 5}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 5}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.outcome = func(int) error { return failure(bridge.ErrLost) }
 		for range 5 {
@@ -282,7 +282,7 @@ func TestBreakerProbeOpens(t *testing.T) {
 		}
 		return refuse(ctx, n)
 	}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		fail := func() {
 			t.Helper()
 			if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnavailable) {
@@ -411,7 +411,7 @@ func TestBreakerSlow(t *testing.T) {
 				}
 				return true
 			}
-			run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3, Slow: test.slow}}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3, Slow: test.slow}}}, func(t *testing.T, g *gateway) {
 				s, st := begin(t, g, "")
 				st.heard = func(line string) {
 					if strings.Contains(line, "roots/list") {
@@ -445,7 +445,7 @@ func TestBreakerCrashLoop(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 1000, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{StartsPerMinute: 1000, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		bad, _ := begin(t, g, "")
 		good, _ := begin(t, g, "")
 		for range 50 {
@@ -484,7 +484,7 @@ func TestBreakerOneLoss(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		var wg sync.WaitGroup
 		for range 50 {
@@ -503,7 +503,7 @@ func TestBreakerRestart(t *testing.T) {
 	for _, n := range []int{15, 30} {
 		f := &fake{}
 		f.serve = func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" }
-		run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 3}}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 3}}}, func(t *testing.T, g *gateway) {
 			var calls []*pendingCall
 			var all []*sitting
 			for range n {

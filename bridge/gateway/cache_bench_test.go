@@ -52,7 +52,7 @@ func BenchmarkCachedList(b *testing.B) {
 }
 
 func benched(b *testing.B, a bridge.Adapter) *gateway {
-	br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, Cache: cache.Options{Lists: maxFresh}}}, Log: slog.New(slog.DiscardHandler)})
+	br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: a, ServerSettings: ServerSettings{Cache: cache.Options{Lists: maxFresh}}}}, Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() { br.Close(context.Background()) })
 	return br
 }

@@ -74,7 +74,7 @@ func TestCacheChangeIsSeenByTheNextList(t *testing.T) {
 		for seed := range uint64(scaletest.Of(10, 30)) {
 			server := &wavering{rng: rand.New(rand.NewPCG(seed, 0)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 				var wg sync.WaitGroup
 				for c := range 5 {
 					s, st := begin(t, g, "")

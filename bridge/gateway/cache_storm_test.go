@@ -66,7 +66,7 @@ func TestCacheStorm(t *testing.T) {
 			seed := uint64(4*i+n) % 12 // what they set is different for each of 12
 			server := &stormy{rng: rand.New(rand.NewPCG(seed, 1)), at: map[*fakeWire]int{}}
 			f := &fake{serve: server.serve, times: conn.Timeouts{Idle: 20 * time.Second}}
-			o := ServerOptions{Adapter: f, Share: share, Process: seed%2 == 0, Restarts: 1000, Breaker: breaker.Options{Off: seed%3 == 0}, Cache: cache.Options{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}
+			o := ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, StartsPerMinute: 1000, Breaker: breaker.Options{Off: seed%3 == 0}, Cache: cache.Options{Lists: time.Duration(seed%4) * time.Second, Bytes: 8 << 10}}, Process: seed%2 == 0}
 			run(t, o, func(t *testing.T, g *gateway) {
 				var wg sync.WaitGroup
 				for c := range 8 {

@@ -112,7 +112,7 @@ func TestCacheOneFetchForAll(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		l := newLister()
 		l.after = time.Second
-		run(t, ServerOptions{Adapter: l, Share: share, MaxLanes: clients + 1}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: share, MaxChildren: clients + 1}}, func(t *testing.T, g *gateway) {
 			var wg sync.WaitGroup
 			for range clients {
 				s, _ := begin(t, g, "")
@@ -220,7 +220,7 @@ func TestCacheDiscover(t *testing.T) {
 // and meanwhile what is kept is given out, for as long as the settings allow.
 func TestCacheStale(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll, Process: true, Cache: cache.Options{Stale: 30 * time.Minute}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareAll, Cache: cache.Options{Stale: 30 * time.Minute}}, Process: true}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		v := visitor{}
 		do(t, s, "1", "tools/list", `{}`)
@@ -254,7 +254,7 @@ func TestCacheStale(t *testing.T) {
 // fresh any more.
 func TestCacheNoProcess(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(25 * time.Minute)
@@ -331,7 +331,7 @@ func (s *syncBuffer) String() string {
 // the server.
 func TestCacheReopened(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Hour}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		other, _ := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
@@ -346,7 +346,7 @@ func TestCacheReopened(t *testing.T) {
 // Off is off.
 func TestCacheOff(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		for range 3 {
 			do(t, s, "1", "tools/list", `{}`)
@@ -361,7 +361,7 @@ func TestCacheOff(t *testing.T) {
 func TestCacheClose(t *testing.T) {
 	l := newLister()
 	l.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
-	run(t, ServerOptions{Adapter: l, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		for range 3 {
 			s, _ := begin(t, g, "")
 			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -389,7 +389,7 @@ func TestCacheBreakerOpen(t *testing.T) {
 		return nil
 	}
 	all(t, []stock{
-		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{Breaker: breaker.Options{Failures: 1}}},
+		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1}}}},
 		{name: "good", prefix: "good__", f: good.fake},
 	}, func(t *testing.T, g *gateway) {
 		list := func() []string { return names(t, visitor{}.call(t, g, "tools/list", "")) }
@@ -413,7 +413,7 @@ func TestCacheBreakerOpen(t *testing.T) {
 func TestCacheValidated(t *testing.T) {
 	l := newLister()
 	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
-	run(t, ServerOptions{Adapter: l, Validate: true}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		for range 50 {
 			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
@@ -440,7 +440,7 @@ func TestCacheValidated(t *testing.T) {
 // any more is a reason to start one, for clients of both eras.
 func TestCacheShareCall(t *testing.T) {
 	l := newLister()
-	run(t, ServerOptions{Adapter: l, Share: ShareCall, Process: true}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareCall}, Process: true}, func(t *testing.T, g *gateway) {
 		for i := range 3 {
 			bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
 			s, _ := begin(t, g, "")
@@ -462,7 +462,7 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			}
 			return nil
 		}
-		run(t, ServerOptions{Adapter: l, Breaker: breaker.Options{Failures: 1}}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1}}}, func(t *testing.T, g *gateway) {
 			list := func(v visitor) { t.Helper(); bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`) }
 			list(v)
 			time.Sleep(25 * time.Minute)
@@ -507,7 +507,7 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 			}
 			return true
 		}}
-		run(t, ServerOptions{Adapter: f, Share: share, Cache: cache.Options{Lists: time.Minute}}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, Cache: cache.Options{Lists: time.Minute}}}, func(t *testing.T, g *gateway) {
 			var wg sync.WaitGroup
 			for i := range 3 {
 				s, _ := begin(t, g, "")
@@ -584,7 +584,7 @@ func TestCacheRetries(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: s, Retry: retry.Options{Tools: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: s, ServerSettings: ServerSettings{Retry: retry.Options{Tools: true}}}, func(t *testing.T, g *gateway) {
 		visitor{principal: "a"}.call(t, g, "tools/list", "")
 		visitor{principal: "b"}.call(t, g, "tools/list", "")
 		bridgetest.Contains(t, visitor{principal: "b"}.call(t, g, "tools/call", `"name":"t"`), `"content":[]`)
@@ -625,7 +625,7 @@ func TestCacheAnnounced(t *testing.T) {
 	for _, share := range []Share{ShareSession, ShareCall} {
 		k := &knowing{lister: newLister()}
 		synctest.Test(t, func(t *testing.T) {
-			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, Share: share, Cache: cache.Options{Lists: time.Minute}}}, Log: slog.New(slog.DiscardHandler)})
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: k, Idle: 10 * time.Second, ServerSettings: ServerSettings{Share: share, Cache: cache.Options{Lists: time.Minute}}}}, Log: slog.New(slog.DiscardHandler)})
 			v := visitor{}
 			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t1"`)
 			time.Sleep(30 * time.Second)

@@ -145,10 +145,17 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 			c.Adapter = modernShop("one", map[string]string{"tools/list": `{"resultType":"complete","tools":[{"name":"x","inputSchema":{"type":"object"}}],"ttlMs":9,"cacheScope":"public"}`})
 		}
 		o := ServerOptions{
-			Name: "fake", Adapter: c, Share: share, Prefix: "f__", Validate: true,
-			Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"x": "y"}}},
-			Limits: limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
-			Retry:  retry.Options{Tools: true}, Cache: cache.Options{Lists: time.Minute},
+			Name:    "fake",
+			Adapter: c,
+			ServerSettings: ServerSettings{
+				Share:    share,
+				Prefix:   "f__",
+				Validate: true,
+				Lists:    filter.Lists{Tools: filter.Rules{Rename: map[string]string{"x": "y"}}},
+				Limits:   limits.Options{PerPrincipal: 10, Rate: limits.Rate{PerSecond: 100, Burst: 100}},
+				Retry:    retry.Options{Tools: true},
+				Cache:    cache.Options{Lists: time.Minute},
+			},
 		}
 		other := o
 		other.Name, other.Prefix, other.Adapter = "other", "o__", &fake{}

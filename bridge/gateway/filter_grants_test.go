@@ -41,8 +41,8 @@ func ruled(t *testing.T, f func(t *testing.T, g *gateway)) {
 	one, two := shop("one", lists("read_one")), shop("two", lists("hidden", "hideous"))
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{
-			{Name: "one", Prefix: "one__", Adapter: one},
-			{Name: "two", Prefix: "two__", Adapter: two, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}}},
+			{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: one},
+			{Name: "two", ServerSettings: ServerSettings{Prefix: "two__", Lists: filter.Lists{Tools: filter.Rules{Rename: map[string]string{"hidden": "shown", "read_all": "all"}, Deny: []string{"hideous"}}}}, Adapter: two},
 		}})
 		f(t, g)
 		g.Close(context.Background())
@@ -223,8 +223,8 @@ func TestGreetingOfOthers(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
-				{Name: "one", Prefix: "one__", Adapter: personal("one"), Share: share},
-				{Name: "two", Prefix: "two__", Adapter: personal("two"), Share: share},
+				{Name: "one", ServerSettings: ServerSettings{Prefix: "one__", Share: share}, Adapter: personal("one")},
+				{Name: "two", ServerSettings: ServerSettings{Prefix: "two__", Share: share}, Adapter: personal("two")},
 			}})
 			defer g.Close(context.Background())
 			for _, principal := range []string{"alice", "bob", "alice"} {
@@ -278,7 +278,7 @@ func TestTasksOfOthers(t *testing.T) {
 	for _, share := range []Share{ShareSession, ShareAll} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
-				{Name: "one", Adapter: server(), Share: share},
+				{Name: "one", Adapter: server(), ServerSettings: ServerSettings{Share: share}},
 			}})
 			defer g.Close(context.Background())
 			sessions := map[string]func(method, params string) string{}
@@ -331,7 +331,7 @@ func TestGrantsNoText(t *testing.T) {
 	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
-			{Name: "one", Adapter: one, Filter: filter.Options{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}},
+			{Name: "one", Adapter: one, ServerSettings: ServerSettings{Lists: filter.Lists{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}}},
 		}})
 		defer g.Close(context.Background())
 		for _, modern := range []bool{false, true} {

@@ -21,12 +21,12 @@ func TestFilter(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"a:1","name":"x"},{"uri":"b:1","name":"y"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"},{"uriTemplate":"b:{x}","name":"y"}]}`,
 	})
-	o := ServerOptions{Adapter: f, Filter: filter.Options{
+	o := ServerOptions{Adapter: f, ServerSettings: ServerSettings{Lists: filter.Lists{
 		Tools: filter.Rules{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
 			Override: map[string]filter.Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
 		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
 		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
-	}}
+	}}}
 	run(t, o, func(t *testing.T, g *gateway) {
 		s, st := begin(t, g, "")
 		want := `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}}`

@@ -21,12 +21,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/guard/drain"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/results"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/internal/metatools"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
@@ -38,87 +35,28 @@ import (
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
-// Share selects which sessions use one connection to a server.
-type Share string
-
-// The modes of sharing.
-const (
-	// ShareSession gives each session its own connection.
-	ShareSession Share = "session"
-	// SharePrincipal gives all sessions of a principal one connection, if their clients have the same revision and
-	// capabilities.
-	SharePrincipal Share = "principal"
-	// ShareCall opens a connection for each request, and closes it after the answer.
-	ShareCall Share = "call"
-	// ShareAll gives all clients one connection. The bridge refuses the server's questions, since a question could
-	// reach the wrong client.
-	ShareAll Share = "all"
-)
-
-// Offer selects which revisions clients can use at an address of the bridge, whatever the server's revision is.
-type Offer string
-
-// The values of Offer.
-const (
-	OfferAll    Offer = "all"    // all that the bridge implements
-	OfferLegacy Offer = "legacy" // revisions with a handshake and sessions, up to 2025-11-25
-)
-
 // ServerOptions describe one server.
 type ServerOptions struct {
 	// Name is the server's path segment in URLs. It must be unique.
 	Name string
 	// Adapter opens connections to the server.
 	Adapter bridge.Adapter
-	// Share selects which sessions share a connection; empty means ShareSession.
-	Share Share
-	// Offer selects the revisions that clients can use at the server's own address. Empty means Options.Offer.
-	Offer Offer
+	ServerSettings
 	// EndWithServer ends a session when its connection is lost. It is meant for servers that keep the session's state
 	// in the process. Without it, the session gets a new connection.
 	EndWithServer bool
 	// Idle is how long a connection without calls and subscriptions stays open. 0 means 10 minutes for SharePrincipal
 	// and ShareAll, and no limit otherwise. A negative value means no limit.
 	Idle time.Duration
-	// Handshake bounds the time to open a connection; 0 means 60 s.
-	Handshake time.Duration
-	// Restarts limits how often the bridge reopens lost connections in a minute; 0 means 30. After half of them, the
-	// bridge spreads the rest evenly over the minute.
-	Restarts int
-	// MaxPause is the longest pause before the bridge reopens a connection that failed to open, or was lost before its
-	// first answer. The first pause is 1 s, and each further pause is twice as long. 0 means 1 min.
-	MaxPause time.Duration
-	// MaxLanes limits the connections to this server; 0 means 256.
-	MaxLanes int
 	// Queued is how many openings may wait in a queue of Adapter; 0 means that Adapter has no queue. Queued adds to
-	// MaxLanes. With a queue the server's processes run elsewhere, so they do not count in Options.MaxLanes.
+	// MaxChildren. With a queue the server's processes run elsewhere, so they do not count in Options.MaxLanes.
 	Queued int
-	// Prefix precedes the names of the server's tools and prompts in the aggregate. It may be empty.
-	Prefix string
-	// Tools decides how the server's own address offers its tools. Without a mode, Adapter decides: see
-	// bridge.OffersSearch.
-	Tools Tools
-	// Filter selects and changes the list entries that clients see.
-	Filter filter.Options
-	// Ping is the time without a message from the server after which the bridge pings the server; 0 means never.
-	// Without an answer within the same time, the connection counts as lost.
-	Ping time.Duration
 	// Forward lists the client headers and claims that the server gets. The bridge passes on no other header
 	// (protocol.md D0.9).
 	Forward []bridge.Forward
-	// Validate makes the bridge check the arguments of a tool call against the tool's input schema before the server
-	// gets the call.
-	Validate bool
 	// MaxTask limits how long a call waits for a task of the server; 0 means no
 	// limit. The Adapter limits all other calls.
 	MaxTask time.Duration
-	// Cache, Breaker, Limits and Retry configure the server's guards.
-	Cache   cache.Options
-	Breaker breaker.Options
-	Limits  limits.Options
-	Retry   retry.Options
-	// Results bounds the results of tools. Without Max, that of Options counts.
-	Results results.Options
 	// Renew makes Apply move open sessions at the server of that name to these settings, as after a lost connection.
 	// Otherwise open sessions keep the former settings.
 	Renew bool
@@ -137,6 +75,7 @@ type ServerOptions struct {
 
 // Options configure a Gateway.
 type Options struct {
+	Common
 	Servers  []ServerOptions // in the order of Gateway.Servers and of the aggregate's lists
 	Sessions session.Keeper  // nil means a store in memory for 10,000 sessions
 	Log      *slog.Logger    // nil means slog.Default()
@@ -145,22 +84,8 @@ type Options struct {
 	// Offer selects the revisions at the address of the aggregate, and of each server
 	// without its own Offer. Empty means OfferAll.
 	Offer Offer
-	// Tools decides how the address of all servers offers their tools.
-	Tools Tools
-	// Results bounds the results of servers without ServerOptions.Results. ResultsMemory is how many bytes of whole
-	// results are kept for callers; 0 means 256 MiB.
-	Results       results.Options
-	ResultsMemory int64
 	// Groups offer some of the servers as one.
 	Groups []Group
-	// SessionIdle is how long a session lives without a request, a call in flight and an open stream; 0 means 30
-	// minutes.
-	SessionIdle time.Duration
-	// SessionLeft replaces SessionIdle for a session with its own process whose client
-	// closed its last stream and sent nothing since; 0 means 5 minutes.
-	SessionLeft time.Duration
-	// ListWait is how long a list of several servers waits for servers that are still starting; 20 s if 0.
-	ListWait time.Duration
 	// MaxBytes limits the memory of all messages: request bodies, large answers, and events queued for clients. 0 means
 	// 512 MiB. One eighth is reserved for requests. If there are several principals, each gets at most three quarters.
 	MaxBytes int64
@@ -168,10 +93,8 @@ type Options struct {
 	MaxLanes int
 	// Grants are the access rules by principal. A principal without a grant may use nothing. nil means no access rules:
 	// all callers are the principal with the empty name.
-	Grants map[string]filter.Grant
-	// PerPrincipal limits each principal.
-	PerPrincipal limits.PerPrincipal
-	MaxCalls     int // requests of a session in flight; 0 means 128
+	Grants   map[string]filter.Grant
+	MaxCalls int // requests of a session in flight; 0 means 128
 	// Watch is called with the outcome of each client request, and with lists that are report.Report.Own, from several
 	// goroutines at once. It must not block. It may be nil.
 	Watch func(report.Report)
@@ -268,7 +191,7 @@ func newGateway(o Options) *gateway {
 		sessions: map[*sitting]struct{}{},
 		quota:    limits.NewQuota(o.PerPrincipal),
 		indexes:  metatools.NewIndexes(),
-		results:  results.NewStore(o.ResultsMemory, metatools.ResultPrefix),
+		results:  results.NewStore(int64(o.ResultsMemory), metatools.ResultPrefix),
 		info:     []byte(`{"name":"mcp-bridge","version":` + rawjson.Quote(cmp.Or(o.Version, "dev")) + `}`),
 	}
 	var err error
@@ -294,7 +217,7 @@ func newGateway(o Options) *gateway {
 	}
 	g.results.SetUsual(o.Results)
 	g.joint = g.newGroup("")
-	g.joint.set(Group{Tools: o.Tools})
+	g.joint.set(Group{Listing: o.Listing})
 	g.table.Store(&table{groups: g.regroup(nil, o.Groups)})
 	var names []string
 	for _, s := range o.Servers {

@@ -26,7 +26,7 @@ func TestOffersModern(t *testing.T) {
 		{OfferAll, OfferLegacy, true, "", false},
 		{OfferLegacy, OfferAll, true, "", true},
 	} {
-		o := Options{Offer: tc.all, Servers: []ServerOptions{{Name: "one", Adapter: &fake{}, Offer: tc.own}}}
+		o := Options{Offer: tc.all, Servers: []ServerOptions{{Name: "one", Adapter: &fake{}, ServerSettings: ServerSettings{Offer: tc.own}}}}
 		if !tc.alone {
 			o.Servers = append(o.Servers, ServerOptions{Name: "two", Adapter: &fake{}})
 		}

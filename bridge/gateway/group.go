@@ -23,8 +23,7 @@ type Group struct {
 	// Allow and Deny choose among the tools, by the names that clients see at the address of all servers. Patterns are as
 	// in filter.Rules.
 	Allow, Deny []string
-	// Tools is how the group's address offers the tools.
-	Tools Tools
+	Listing
 }
 
 // group is several servers that clients use as one: a Group, or all servers.
@@ -40,7 +39,7 @@ type group struct {
 func (g *gateway) newGroup(name string) *group {
 	p := &group{
 		name:   name,
-		filter: filter.New(name, filter.Options{}, g.grants),
+		filter: filter.New(name, filter.Lists{}, g.grants),
 	}
 	p.aggregate = aggregate.New(aggregate.Options{
 		Info:    g.info,
@@ -73,7 +72,7 @@ func (p *group) Session(from *bridge.Caller, rest bridge.Client) bridge.Upstream
 func (p *group) set(o Group) (changed bool) {
 	was := p.now.Swap(&o)
 	rules := filter.Rules{Allow: o.Allow, Deny: o.Deny}
-	return len(p.filter.Set(filter.Options{Tools: rules})) > 0 || !reflect.DeepEqual(was.Tools, o.Tools)
+	return len(p.filter.Set(filter.Lists{Tools: rules})) > 0 || !reflect.DeepEqual(was.Listing, o.Listing)
 }
 
 // fill gives the group its servers among all. Clients are notified of changes. leave is as in aggregate.Aggregate.

@@ -60,7 +60,7 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 		{"everybody, every 5 s", ShareAll, false, 5 * time.Second, 5 * time.Minute},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: crashing(), Share: tc.share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: crashing(), ServerSettings: ServerSettings{Share: tc.share}}, func(t *testing.T, g *gateway) {
 				caller := func() func(tool string) string {
 					if tc.modern {
 						return func(tool string) string { return visitor{}.call(t, g, "tools/call", `"name":"`+tool+`"`) }
@@ -111,7 +111,7 @@ func TestLaneCrashesOfAnother(t *testing.T) {
 // not after a pause that grows.
 func TestLaneWorked(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		took := func() time.Duration {
 			synctest.Wait()
@@ -147,7 +147,7 @@ func TestLaneWorked(t *testing.T) {
 // not away for long.
 func TestLaneStartsSpread(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 10, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{StartsPerMinute: 10, Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		var starts []time.Time
 		for end := time.Now().Add(5 * time.Minute); time.Now().Before(end); time.Sleep(time.Duration(scaletest.Of(50, 10)) * time.Millisecond) {
@@ -182,7 +182,7 @@ func TestLaneMaxPause(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, MaxPause: 3 * time.Second, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{RestartMaxPause: 3 * time.Second, Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -216,7 +216,7 @@ func TestLaneEndWindow(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			failed, goOn = make(chan struct{}), make(chan struct{})
-			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: share}}, Log: slog.New(slog.DiscardHandler)})
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: share}}}, Log: slog.New(slog.DiscardHandler)})
 			defer g.Close(context.Background())
 			s, _ := begin(t, g, "")
 			call := func(id, name string) *pendingCall {

@@ -81,7 +81,7 @@ func TestLaneNotesBounded(t *testing.T) {
 // A handshake that hangs is given up, and says so.
 func TestLaneHandshakeTimeout(t *testing.T) {
 	f := &fake{serve: silent("initialize")}
-	run(t, ServerOptions{Adapter: f, Handshake: 10 * time.Second}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{HandshakeTimeout: 10 * time.Second}}, func(t *testing.T, g *gateway) {
 		at := time.Now()
 		_, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrUnavailable) || time.Since(at) != 10*time.Second {
@@ -159,7 +159,7 @@ func TestLaneCloseHurries(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, Share: share}}})
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, ServerSettings: ServerSettings{Share: share}}}})
 				s, _ := begin(t, g, "")
 				begin(t, g, "")
 				s.End(bridge.ErrEnded)
@@ -233,7 +233,7 @@ func TestLaneOpenings(t *testing.T) {
 func TestLaneLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(Options{MaxLanes: 3, Servers: []ServerOptions{
-			{Name: "fake", Adapter: &fake{}, MaxLanes: 2}, {Name: "other", Adapter: &fake{}}}})
+			{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, {Name: "other", Adapter: &fake{}}}})
 		defer g.Close(context.Background())
 		one, _ := begin(t, g, "")
 		begin(t, g, "")

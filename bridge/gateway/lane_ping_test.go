@@ -34,7 +34,7 @@ func TestPing(t *testing.T) {
 		}()
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute}}, func(t *testing.T, g *gateway) {
 		release = make(chan struct{}) // in the bubble
 		s, _ := begin(t, g, "")
 		time.Sleep(150 * time.Second)
@@ -62,7 +62,7 @@ func TestPing(t *testing.T) {
 func TestPingDead(t *testing.T) {
 	f := &fake{}
 	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "ping" && f.n == 1 }
-	run(t, ServerOptions{Adapter: f, Ping: time.Minute}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute}}, func(t *testing.T, g *gateway) {
 		s, st := begin(t, g, "")
 		do(t, s, "1", "tools/list", `{}`)
 		time.Sleep(150 * time.Second)

@@ -18,7 +18,7 @@ import (
 // One opening serves all who need it; nothing is opened before.
 func TestLaneOpensOnce(t *testing.T) {
 	f := &fake{before: func(context.Context, int) error { time.Sleep(time.Second); return nil }}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		if f.opened() != 0 {
 			t.Error("opened without a need")
 		}
@@ -107,7 +107,7 @@ func TestLaneBackOff(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{StartsPerMinute: 100, Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.wire(1).die()
 		synctest.Wait()
@@ -158,7 +158,7 @@ func TestLaneStable(t *testing.T) {
 // Starts after a loss are limited per minute.
 func TestLaneRestartCap(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Restarts: 2}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{StartsPerMinute: 2}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		for n := 1; n <= 2; n++ {
 			f.wire(n).die()
@@ -184,7 +184,7 @@ func TestLaneSubscriptionIsNeed(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Restarts: 100, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{StartsPerMinute: 100, Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, st := begin(t, g, "")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
@@ -268,7 +268,7 @@ func TestLaneGoneBeforeOpen(t *testing.T) {
 			synctest.Wait()
 		}
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		_, a, err := initialize(t, g, "p", bridgetest.InitializeParams)
 		if !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("Initialize = %s, %v", a, err)

@@ -38,7 +38,7 @@ func TestLiftParallel(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: asksFirst}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 				var all []*sitting
 				var calls [][]*pendingCall
 				for i := range 2 {
@@ -87,7 +87,7 @@ func TestLiftSessionEnds(t *testing.T) {
 					s.reply(m, `{"resultType":"input_required",`+answer+`}`)
 					return true
 				}}
-				run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+				run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 					s, _, _ := beginAs(t, g, able("2025-11-25"))
 					call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 					synctest.Wait()
@@ -135,7 +135,7 @@ func TestLiftNulls(t *testing.T) {
 func TestLiftRace(t *testing.T) {
 	for round := range 60 {
 		f := &statelessFake{discover: silentServer, serve: asksFirst}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, ShareAll}[round%2]}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: []Share{ShareSession, ShareAll}[round%2]}}, func(t *testing.T, g *gateway) {
 			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			call := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t"}}`)
 			synctest.Wait()

@@ -20,7 +20,7 @@ func TestListenShared(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &statelessFake{serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 				s, st, _ := beginAs(t, g, able("2025-11-25"))
 				other, others, _ := beginAs(t, g, able("2025-11-25"))
 				bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`), `"result":{}`)
@@ -54,7 +54,7 @@ func TestListenShared(t *testing.T) {
 	}
 	t.Run("call", func(t *testing.T) {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
 			s, _, a := beginAs(t, g, able("2025-11-25"))
 			bridgetest.Lacks(t, a, "listChanged", `"subscribe"`)
 			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result":{}`)
@@ -74,7 +74,7 @@ func TestListenMerged(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal} {
 		synctest.Test(t, func(t *testing.T) {
 			f, old := &statelessFake{serve: completely(`{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`)}, &fake{}
-			g := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, Share: share}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
+			g := newGateway(Options{Servers: []ServerOptions{{Name: "new", Adapter: f, ServerSettings: ServerSettings{Share: share}}, {Name: "old", Adapter: old}}, Log: slog.New(slog.DiscardHandler)})
 			defer g.Close(context.Background())
 			for i := range 2 { // the second session is told what is known
 				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+able("2025-11-25")+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
@@ -107,7 +107,7 @@ func TestListenMerged(t *testing.T) {
 func TestListenRace(t *testing.T) {
 	for round := range 20 {
 		f := &statelessFake{serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f, Share: []Share{ShareSession, SharePrincipal}[round%2]}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: []Share{ShareSession, SharePrincipal}[round%2]}}, func(t *testing.T, g *gateway) {
 			s, _, _ := beginAs(t, g, able("2025-11-25"))
 			var wg sync.WaitGroup
 			for i := range 8 {

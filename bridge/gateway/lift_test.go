@@ -54,7 +54,7 @@ func TestLiftMeta(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &statelessFake{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 				s, _, _ := beginAs(t, g, able("2025-11-25"))
 				m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
 				if got := bridgetest.Text(m); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
@@ -183,7 +183,7 @@ func TestLiftLevel(t *testing.T) {
 		s.reply(m, `{"resultType":"complete","content":[]}`)
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		s, _, _ := beginAs(t, g, able("2025-11-25"))
 		other, _, _ := beginAs(t, g, able("2025-11-25"))
 		bridgetest.Contains(t, do(t, s, "1", "logging/setLevel", `{"level":"loud"}`), "-32602")

@@ -76,7 +76,7 @@ func TestRateRefusals(t *testing.T) {
 			"the bridge may be called 2/s burst 3 by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, Limits: test.o}}, PerPrincipal: limits.PerPrincipal{Rate: test.door}}
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{Limits: test.o}}}, Common: Common{PerPrincipal: limits.PerPrincipal{Rate: test.door}}}
 			if test.principal != "" {
 				o.Grants = grants(test.principal, "other")
 			}
@@ -130,9 +130,9 @@ func TestRateRefusals(t *testing.T) {
 // under the server's own names.
 func TestRatesOfAllClients(t *testing.T) {
 	limits := limits.Options{Tools: map[string]limits.Rate{"own": {PerSecond: 1, Burst: 3}}}
-	rename := filter.Options{Tools: filter.Rules{Rename: map[string]string{"own": "seen"}}}
+	rename := filter.Lists{Tools: filter.Rules{Rename: map[string]string{"own": "seen"}}}
 	o := Options{Grants: grants("p"), Servers: []ServerOptions{
-		{Name: "fake", Prefix: "f__", Adapter: &fake{}, Limits: limits, Filter: rename}, {Name: "other", Prefix: "o__", Adapter: &fake{}},
+		{Name: "fake", ServerSettings: ServerSettings{Prefix: "f__", Limits: limits, Lists: rename}, Adapter: &fake{}}, {Name: "other", ServerSettings: ServerSettings{Prefix: "o__"}, Adapter: &fake{}},
 	}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
@@ -155,7 +155,7 @@ func TestRatesOfAllClients(t *testing.T) {
 // What one principal may have, and that the others are not concerned.
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), Common: Common{PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
 		second, _ := begin(t, g, "p")

@@ -23,12 +23,12 @@ func TestPortions(t *testing.T) {
 		want   int    // sessions of p
 		reason string // of the next one
 	}{
-		{"a server's", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {}}, 3, "one caller has too many connections to it"},
+		{"a server's", Options{Servers: []ServerOptions{{ServerSettings: ServerSettings{MaxChildren: 4}}}}, map[string]filter.Grant{"p": {}, "q": {}}, 3, "one caller has too many connections to it"},
 		{"of all servers", Options{MaxLanes: 8, Servers: []ServerOptions{{}}}, map[string]filter.Grant{"p": {}, "q": {}}, 6, "one caller has too many connections to all servers"},
-		{"two", Options{Servers: []ServerOptions{{MaxLanes: 2}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
-		{"a server that no other may use", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}, "q": {Servers: []string{"x*"}}}, 4, "it has too many connections"},
-		{"nobody else", Options{Servers: []ServerOptions{{MaxLanes: 4}}}, map[string]filter.Grant{"p": {}}, 4, "it has too many connections"},
-		{"one place", Options{Servers: []ServerOptions{{MaxLanes: 1}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
+		{"two", Options{Servers: []ServerOptions{{ServerSettings: ServerSettings{MaxChildren: 2}}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
+		{"a server that no other may use", Options{Servers: []ServerOptions{{ServerSettings: ServerSettings{MaxChildren: 4}}}}, map[string]filter.Grant{"p": {}, "q": {Servers: []string{"x*"}}}, 4, "it has too many connections"},
+		{"nobody else", Options{Servers: []ServerOptions{{ServerSettings: ServerSettings{MaxChildren: 4}}}}, map[string]filter.Grant{"p": {}}, 4, "it has too many connections"},
+		{"one place", Options{Servers: []ServerOptions{{ServerSettings: ServerSettings{MaxChildren: 1}}}}, map[string]filter.Grant{"p": {}, "q": {}}, 1, "one caller has too many connections to it"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -69,7 +69,7 @@ func TestPortions(t *testing.T) {
 // Who is added has a share of the connections of each server at once.
 func TestPortionsAdded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 4}}}, Grants: map[string]filter.Grant{"p": {}}, Log: slog.New(slog.DiscardHandler)})
 		defer g.Close(context.Background())
 		if err := g.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: map[string]filter.Grant{"p": {}, "q": {}}}}); err != nil {
 			t.Fatal(err)
@@ -90,7 +90,7 @@ func TestPortionsAdded(t *testing.T) {
 // they need, and nothing of others does.
 func TestPortionsYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, MaxLanes: 4}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 4}}}, Grants: map[string]filter.Grant{"p": {}, "q": {}}, Log: slog.New(slog.DiscardHandler)})
 		defer g.Close(context.Background())
 		call := func(principal string, n int) string {
 			return visitor{principal: principal, caps: fmt.Sprintf(`{"extensions":{"x/%d":{}}}`, n)}.call(t, g, "tools/call", `"name":"x"`)

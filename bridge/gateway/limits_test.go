@@ -57,7 +57,7 @@ const askTool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":
 func TestQuestionGivesPlaceBack(t *testing.T) {
 	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
 		t.Run(string(share), func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), ServerSettings: ServerSettings{Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
 			limited(t, o, func(t *testing.T, g *gateway) {
 				s, st := begin(t, g, "")
 				other, _ := begin(t, g, "")
@@ -92,7 +92,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 	}
 	// A question that is refused at once lets nobody wait.
 	f := inquisitive()
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareAll, Limits: limits.Options{Calls: 1}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Limits: limits.Options{Calls: 1}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
@@ -107,7 +107,7 @@ func TestQuestionGivesPlaceBack(t *testing.T) {
 
 // The same for a client without a session, whose call is parked.
 func TestParkedCallGivesPlaceBack(t *testing.T) {
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"ask","arguments":{}`), `"input_required"`)
 		if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
@@ -123,7 +123,7 @@ func TestListenHasNoPlace(t *testing.T) {
 	p := newPeer()
 	answer := p.serve
 	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(f, m) }
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		var all []*visiting
 		for range 3 {
@@ -161,7 +161,7 @@ func TestListenHasNoPlace(t *testing.T) {
 func TestLimitsIsolate(t *testing.T) {
 	hanging := &fake{serve: silent("tools/call")}
 	o := Options{Servers: []ServerOptions{
-		{Name: "hanging", Adapter: hanging, Limits: limits.Options{Calls: 40, Queue: 40}}, {Name: "fake", Adapter: &fake{}},
+		{Name: "hanging", Adapter: hanging, ServerSettings: ServerSettings{Limits: limits.Options{Calls: 40, Queue: 40}}}, {Name: "fake", Adapter: &fake{}},
 	}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		began := time.Now()
@@ -196,7 +196,7 @@ func TestLimitsIsolate(t *testing.T) {
 // yet.
 func TestQueueStartsNothing(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareCall, Limits: limits.Options{Calls: 2}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "") // which starts one to know what it is
 		var all []*pendingCall
@@ -235,7 +235,7 @@ func TestQueueStartsNothingCold(t *testing.T) {
 		}
 		return nil
 	}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareCall, Limits: limits.Options{Calls: 2, Queue: 100}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		ask := func() *visiting { return visitor{caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"x"`) }
 		broken.Store(true)
@@ -292,9 +292,15 @@ func TestLimitsLeakNothing(t *testing.T) {
 			return answers(f, m)
 		}
 		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
-		o := Options{Grants: grants("p0", "p1", "p2"), PerPrincipal: limits.PerPrincipal{Calls: 30}, Servers: []ServerOptions{{
-			Name: "fake", Adapter: f, Share: share, Restarts: 1000, Breaker: breaker.Options{Off: true},
-			Limits: limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
+		o := Options{Grants: grants("p0", "p1", "p2"), Common: Common{PerPrincipal: limits.PerPrincipal{Calls: 30}}, Servers: []ServerOptions{{
+			Name:    "fake",
+			Adapter: f,
+			ServerSettings: ServerSettings{
+				Share:           share,
+				StartsPerMinute: 1000,
+				Breaker:         breaker.Options{Off: true},
+				Limits:          limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
+			},
 		}}}
 		limited(t, o, func(t *testing.T, g *gateway) {
 			var open []*sitting
@@ -354,7 +360,7 @@ func TestListenNotAcknowledged(t *testing.T) {
 	mute := true
 	answer := p.serve
 	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return mute && m.Method == era.Listen || answer(f, m) }
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{HandshakeTimeout: time.Minute, Limits: limits.Options{Calls: 1, Wait: time.Hour}}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		hear := func() *visiting {
 			return visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
@@ -411,7 +417,7 @@ func TestListenNotAcknowledgedByOne(t *testing.T) {
 		}
 		return answer(f, m)
 	}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, Handshake: 2 * time.Minute}, {Name: "other", Adapter: newPeer()}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{HandshakeTimeout: 2 * time.Minute}}, {Name: "other", Adapter: newPeer()}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Hour)

@@ -30,7 +30,7 @@ func (f *fakeWire) sayOn(call int64, text string) {
 // whichever others there are.
 func TestLowerExactAttribution(t *testing.T) {
 	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || m.Method == "tools/list" }}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		v := visitor{meta: `,"io.modelcontextprotocol/logLevel":"info"`}
 		one := v.ask(t, g, "1", "tools/call", `"name":"slow"`) // call 3, behind initialize and the level
 		synctest.Wait()
@@ -80,7 +80,7 @@ func TestLowerOnCall(t *testing.T) {
 		}
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		v := visitor{}
 		slow := v.ask(t, g, "1", "tools/call", `"name":"slow"`)
 		synctest.Wait()

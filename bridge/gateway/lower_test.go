@@ -239,7 +239,7 @@ func TestLowerAnnotationGone(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		call := func() string {
 			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 			s, _ := NewStateless("", "", m)
@@ -556,7 +556,7 @@ func TestURLStateOfAnother(t *testing.T) {
 		}
 		return m.Method == "tools/call"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, g, visitor{principal: "ann"}) + `"`
 		bridgetest.Contains(t, visitor{principal: "bob"}.call(t, g, "tools/call", retry), "-32602")
 		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, g, "tools/call", retry), "input_required")
@@ -596,7 +596,7 @@ func TestParkedForgotten(t *testing.T) {
 // to be told.
 func TestParkedAnswerWithoutConnection(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
 		state := park(t, g, visitor{})
 		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
 		synctest.Wait()

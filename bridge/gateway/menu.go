@@ -31,13 +31,16 @@ func ToolsModeOf(query url.Values) (ToolsMode, error) {
 	return mode, nil
 }
 
-// Tools decides how an address offers its tools.
-type Tools struct {
-	// Mode is ToolsAll or ToolsSearch. For one server, empty means the server's own mode. For all servers together,
-	// empty means that the list has the tools of the servers whose mode is ToolsAll.
-	Mode ToolsMode
+// Listing decides how an address offers its tools.
+type Listing struct {
+	// ToolsMode is ToolsAll, or ToolsSearch for a list with only the tools that find and call other tools. For one
+	// server, empty means the server's own mode. For all servers together, empty means that the list has the tools of
+	// the servers whose mode is ToolsAll, and search finds the others. A client can choose with tools=all or
+	// tools=search in its URL.
+	ToolsMode ToolsMode `yaml:"tools_mode" effect:"live"`
 	// Always are patterns for tools that the list has even with ToolsSearch, by the names that clients see there.
-	Always []string
+	// Default: none.
+	Always []string `yaml:"always" effect:"live"`
 }
 
 // address is the place where a client uses tools.
@@ -51,7 +54,7 @@ type address struct {
 // mode returns how the server's own address offers its tools. decided is false while the mode depends on a document
 // that is not read yet.
 func (s *server) mode() (mode ToolsMode, decided bool) {
-	if mode = s.offered.Load().Mode; mode != "" {
+	if mode = s.offered.Load().ToolsMode; mode != "" {
 		return mode, true
 	}
 	mode, decided = ToolsAll, true
@@ -76,7 +79,7 @@ func (g *gateway) finds(a address) bool {
 	t := g.table.Load()
 	mode, at, p := a.mode, t.at(a.name), t.groups[a.name]
 	if p != nil {
-		mode = cmp.Or(mode, p.now.Load().Tools.Mode)
+		mode = cmp.Or(mode, p.now.Load().ToolsMode)
 	}
 	switch {
 	case mode != "":
@@ -96,8 +99,8 @@ func (g *gateway) menu(a address) *metatools.Menu {
 	m, p := &metatools.Menu{Indexes: g.indexes, Info: g.info}, t.groups[a.name]
 	if s := a.at; s != nil {
 		m.Servers, m.Always = []string{s.o.Name}, s.offered.Load().Always
-		if p != nil && p.now.Load().Tools.Mode != "" {
-			m.Always = p.now.Load().Tools.Always
+		if p != nil && p.now.Load().ToolsMode != "" {
+			m.Always = p.now.Load().Always
 		}
 		if _, decided := s.mode(); a.mode == "" && !decided {
 			m.Finds, m.Owner = func(string) bool { return s.finds() }, func(string) string { return s.o.Name }
@@ -112,9 +115,9 @@ func (g *gateway) menu(a address) *metatools.Menu {
 			m.Servers = append(m.Servers, s.o.Name)
 		}
 	}
-	tools := p.now.Load().Tools
-	m.Always, m.Owner = tools.Always, func(tool string) string { return p.aggregate.Owner(a.principal, tool) }
-	if cmp.Or(a.mode, tools.Mode) == "" {
+	listing := p.now.Load().Listing
+	m.Always, m.Owner = listing.Always, func(tool string) string { return p.aggregate.Owner(a.principal, tool) }
+	if cmp.Or(a.mode, listing.ToolsMode) == "" {
 		m.Finds = func(server string) bool { s := t.named[server]; return s != nil && s.finds() }
 	}
 	return m

@@ -28,16 +28,20 @@ func manyTools(server int) string {
 // the same call by the tool's own name.
 func BenchmarkManyTools(b *testing.B) {
 	o := Options{
-		Tools: Tools{Mode: ToolsSearch},
-		Log:   slog.New(slog.DiscardHandler),
+		Common: Common{
+			Listing: Listing{ToolsMode: ToolsSearch},
+		},
+		Log: slog.New(slog.DiscardHandler),
 	}
 	for i := range 40 {
 		name := fmt.Sprint("s", i)
 		o.Servers = append(o.Servers, ServerOptions{
-			Name:    name,
-			Prefix:  name + "__",
+			Name: name,
+			ServerSettings: ServerSettings{
+				Prefix: name + "__",
+				Cache:  cache.Options{Lists: maxFresh},
+			},
 			Adapter: shop(name, map[string]string{"tools/list": manyTools(i)}),
-			Cache:   cache.Options{Lists: maxFresh},
 		})
 	}
 	g := newGateway(o)

@@ -107,7 +107,7 @@ func TestSearchMode(t *testing.T) {
 // decides for itself. A change of the mode counts at once, and clients learn of it.
 func TestSearchModes(t *testing.T) {
 	stock := stores()[:2]
-	stock[1].o.Tools = Tools{Mode: ToolsSearch, Always: []string{"look"}}
+	stock[1].o.Listing = Listing{ToolsMode: ToolsSearch, Always: []string{"look"}}
 	all(t, stock, func(t *testing.T, g *gateway) {
 		listed := func(server string, mode ToolsMode) string {
 			t.Helper()
@@ -141,7 +141,7 @@ func TestSearchModes(t *testing.T) {
 		s.Attach(st)
 		time.Sleep(time.Second)
 		st.take()
-		o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Tools: Tools{Mode: ToolsSearch}}
+		o := Settings{Common: Common{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Listing: Listing{ToolsMode: ToolsSearch}}}
 		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &o}); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +167,7 @@ func TestGroups(t *testing.T) {
 			Log: slog.New(slog.DiscardHandler),
 			Groups: []Group{
 				{Name: "dev", Servers: []string{"one", "two"}, Deny: []string{"two__dr*"}},
-				{Name: "some", Servers: []string{"own"}, Tools: Tools{Mode: ToolsSearch}},
+				{Name: "some", Servers: []string{"own"}, Listing: Listing{ToolsMode: ToolsSearch}},
 			},
 			Grants: map[string]filter.Grant{"ann": {}, "bob": {Servers: []string{"dev", "one"}}, "eve": {Servers: []string{"one", "two"}}, "dan": {Servers: []string{"dev"}}},
 		}
@@ -229,7 +229,7 @@ func TestGroupsChange(t *testing.T) {
 	all(t, []stock{{name: "one", prefix: "one__", f: one}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
 		apply := func(groups ...Group) {
 			t.Helper()
-			o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: groups}
+			o := Settings{Common: Common{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour}, Groups: groups}
 			if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &o, Drain: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
@@ -310,7 +310,7 @@ func TestGroupRightEnds(t *testing.T) {
 		g := newGateway(o)
 		defer g.Close(context.Background())
 		bob, eve := sessionAt(t, g, "dev", "bob", ""), sessionAt(t, g, "dev", "eve", "")
-		next := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"one"}}, "eve": {Servers: []string{"dev", "one", "two"}}}}
+		next := Settings{Common: Common{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour}, Groups: dev, Grants: map[string]filter.Grant{"bob": {Servers: []string{"one"}}, "eve": {Servers: []string{"dev", "one", "two"}}}}
 		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &next}); err != nil {
 			t.Fatal(err)
 		}
@@ -326,7 +326,7 @@ func TestGroupRightEnds(t *testing.T) {
 // The error about an unknown name suggests no tool that the group hides.
 func TestGroupUnknown(t *testing.T) {
 	all(t, stores(), func(t *testing.T, g *gateway) {
-		o := Settings{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour, Groups: []Group{{Name: "dev", Servers: []string{"one"}, Deny: []string{"one__drop"}}}}
+		o := Settings{Common: Common{SessionIdle: time.Hour, SessionLeft: time.Hour, ListWait: time.Hour}, Groups: []Group{{Name: "dev", Servers: []string{"one"}, Deny: []string{"one__drop"}}}}
 		if err := g.Apply(Change{Names: []string{"one", "two", "own"}, Settings: &o}); err != nil {
 			t.Fatal(err)
 		}

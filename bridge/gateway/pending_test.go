@@ -15,7 +15,7 @@ import (
 func TestRoomOfLane(t *testing.T) {
 	for share, principal := range map[Share]string{ShareSession: "bob", ShareAll: ""} {
 		f := &fake{}
-		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 			begin(t, g, "bob")
 			if f.wire(1).rest.(bridge.Roomy).Room() != g.Room(principal).Incoming() {
 				t.Errorf("%s: not the room of %q", share, principal)

@@ -261,7 +261,7 @@ func TestWatchTogether(t *testing.T) {
 	dead := &fake{before: func(context.Context, int) error {
 		return &bridge.Error{Server: "dead", Kind: bridge.ErrUnavailable, Public: "no such program"}
 	}}
-	servers := []ServerOptions{{Name: "one", Prefix: "one__", Adapter: one}, {Name: "two", Prefix: "two__", Adapter: two}, {Name: "dead", Prefix: "dead__", Adapter: dead, Breaker: breaker.Options{Failures: 100}}}
+	servers := []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: one}, {Name: "two", ServerSettings: ServerSettings{Prefix: "two__"}, Adapter: two}, {Name: "dead", ServerSettings: ServerSettings{Prefix: "dead__", Breaker: breaker.Options{Failures: 100}}, Adapter: dead}}
 	reported(t, servers, func(t *testing.T, g *gateway, l *ledger) {
 		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
 		if err != nil {
@@ -319,7 +319,7 @@ func TestWatchNoRoom(t *testing.T) {
 	}{
 		{"one server", []ServerOptions{{Name: "one", Adapter: big("one")}}, "a", []string{`"one" tools/list: too_large`}, `"one" tools/call a: too_large`},
 		{
-			"several", []ServerOptions{{Name: "one", Prefix: "one__", Adapter: big("one")}, {Name: "two", Prefix: "two__", Adapter: big("two")}}, "one__a",
+			"several", []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: big("one")}, {Name: "two", ServerSettings: ServerSettings{Prefix: "two__"}, Adapter: big("two")}}, "one__a",
 			[]string{`"one" tools/list: ok`, `"two" tools/list: ok`, `"" tools/list: too_large`}, `"one" tools/call one__a: too_large`,
 		},
 	} {

@@ -15,8 +15,8 @@ func TestResults(t *testing.T) {
 	long := `{"tools":[{"name":"log","inputSchema":{"type":"object"}}]}`
 	one := shop("one", map[string]string{"tools/list": long, "tools/call": `{"content":[{"type":"text","text":"` + strings.Repeat(`line\n`, 1000) + `"}]}`})
 	two := shop("two", map[string]string{"tools/list": long})
-	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{Results: results.Options{Max: 1024}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
-		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &Settings{SessionIdle: 1e15, SessionLeft: 1e15, ListWait: 1e15, Groups: []Group{{Name: "dev", Servers: []string{"one"}}, {Name: "other", Servers: []string{"two"}}}}}); err != nil {
+	all(t, []stock{{name: "one", prefix: "one__", f: one, o: ServerOptions{ServerSettings: ServerSettings{Results: results.Options{Max: 1024}}}}, {name: "two", prefix: "two__", f: two}}, func(t *testing.T, g *gateway) {
+		if err := g.Apply(Change{Names: []string{"one", "two"}, Settings: &Settings{Common: Common{SessionIdle: 1e15, SessionLeft: 1e15, ListWait: 1e15}, Groups: []Group{{Name: "dev", Servers: []string{"one"}}, {Name: "other", Servers: []string{"two"}}}}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, tc := range []struct {

@@ -29,7 +29,7 @@ func TestRetryThrough(t *testing.T) {
 		}
 		return false
 	}
-	run(t, ServerOptions{Adapter: f, Cache: cache.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `upstream_lost`)

@@ -49,15 +49,15 @@ type server struct {
 	trying         atomic.Bool // a test that Gateway.Try started is in flight
 	filter         *filter.Filter
 	check          *metatools.Check
-	offered        atomic.Pointer[Tools] // ServerOptions.Tools
-	statelessCalls bridge.Upstream       // chain of wrappers for calls of stateless clients
-	pool           *stateless.Pool       // connections of stateless clients
-	tools          *tools.Tools          // checks arguments and headers of calls against the server's list of tools
-	results        *results.Results      // cuts long results
-	queue          *limits.Queue         // bounds the calls in flight
-	rates          *limits.Rates         // bounds the rate of calls; nil without a bound
-	drained        *drain.Server         // nil without operators
-	breaker        *breaker.Breaker      // nil when it is off
+	offered        atomic.Pointer[Listing] // ServerSettings.Listing
+	statelessCalls bridge.Upstream         // chain of wrappers for calls of stateless clients
+	pool           *stateless.Pool         // connections of stateless clients
+	tools          *tools.Tools            // checks arguments and headers of calls against the server's list of tools
+	results        *results.Results        // cuts long results
+	queue          *limits.Queue           // bounds the calls in flight
+	rates          *limits.Rates           // bounds the rate of calls; nil without a bound
+	drained        *drain.Server           // nil without operators
+	breaker        *breaker.Breaker        // nil when it is off
 	conns          *health.Connections
 	retries        *retry.Retries // nil when they are off
 	rewrites       list.Rewrites  // shared by all translations of the server's lists
@@ -80,10 +80,10 @@ func newServer(g *gateway, o ServerOptions) *server {
 		log:       g.log.With("server", o.Name),
 		share:     cmp.Or(o.Share, ShareSession),
 		offer:     cmp.Or(o.Offer, g.offer),
-		handshake: cmp.Or(o.Handshake, time.Minute),
+		handshake: cmp.Or(o.HandshakeTimeout, time.Minute),
 		queue:     limits.NewQueue(o.Name, o.Limits),
 		rates:     limits.NewRates(o.Name, o.Limits),
-		filter:    filter.New(o.Name, o.Filter, g.grants),
+		filter:    filter.New(o.Name, o.Lists, g.grants),
 		conns:     health.NewConnections(o.Name),
 		drained:   g.drains.Of(o.Name),
 	}
@@ -230,23 +230,23 @@ func (s *server) newPool() *stateless.Pool {
 func (s *server) set(o ServerOptions) (changed []list.Kind) {
 	s.queue.Set(o.Limits)
 	s.rates.Set(o.Limits)
-	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Filter.Tools.Arguments()})
+	s.tools.Set(tools.Options{Check: o.Validate, Idempotent: o.Retry.Tools, Overrides: o.Tools.Arguments()})
 	s.retries.Set(o.Retry)
-	s.results.Set(o.Results, o.Filter.Tools.MaxResults())
+	s.results.Set(o.Results, o.Tools.MaxResults())
 	s.breaker.Set(o.Breaker)
 	s.cache.Set(o.Cache)
 	s.maxTask.Store(int64(o.MaxTask))
-	lanes := cmp.Or(o.MaxLanes, 256) + o.Queued
+	lanes := cmp.Or(o.MaxChildren, 256) + o.Queued
 	s.laneShares.Resize(int64(lanes))
 	s.lane.Budget.Set(lanes)
 	s.lane.Set(lane.Settings{
 		EndWithServer: o.EndWithServer,
 		Ping:          o.Ping,
-		Restarts:      cmp.Or(o.Restarts, 30),
-		MaxPause:      cmp.Or(o.MaxPause, maxBackOff),
+		Restarts:      cmp.Or(o.StartsPerMinute, 30),
+		MaxPause:      cmp.Or(o.RestartMaxPause, maxBackOff),
 	})
-	was := s.offered.Swap(&o.Tools)
-	if changed = s.filter.Set(o.Filter); was != nil && !reflect.DeepEqual(*was, o.Tools) && !slices.Contains(changed, list.Tools) {
+	was := s.offered.Swap(&o.Listing)
+	if changed = s.filter.Set(o.Lists); was != nil && !reflect.DeepEqual(*was, o.Listing) && !slices.Contains(changed, list.Tools) {
 		changed = append(changed, list.Tools)
 	}
 	return changed
@@ -258,7 +258,7 @@ func (s *server) shares() bool { return s.share == SharePrincipal || s.share == 
 // ends reports whether a session ends when its connection ends.
 func (s *server) ends() bool { return s.lane.Settings.Load().EndWithServer }
 
-// maxBackOff is the default of ServerOptions.MaxPause.
+// maxBackOff is the default of ServerSettings.RestartMaxPause.
 const maxBackOff = 60 * time.Second
 
 // caller returns from with only the headers and claims that the server may get.

@@ -66,7 +66,7 @@ func TestForward(t *testing.T) {
 	one, two, none := &heads{f: "one"}, &heads{}, &heads{}
 	all(t, []stock{
 		{name: "one", prefix: "one__", f: one, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}}},
-		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Other", To: "TENANT"}}, Share: SharePrincipal}},
+		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Other", To: "TENANT"}}, ServerSettings: ServerSettings{Share: SharePrincipal}}},
 		{name: "none", prefix: "none__", f: none},
 	}, func(t *testing.T, g *gateway) {
 		for _, name := range []string{"", "one", "two", "none"} {
@@ -124,7 +124,7 @@ func TestForward(t *testing.T) {
 // Sessions with other values of what is forwarded do not share a connection.
 func TestForwardShare(t *testing.T) {
 	f := &heads{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal, Forward: []bridge.Forward{{From: "X-Token", To: "TOKEN"}}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}, Forward: []bridge.Forward{{From: "X-Token", To: "TOKEN"}}}, func(t *testing.T, g *gateway) {
 		for i, token := range []string{"a", "b", "a", ""} {
 			h := http.Header{"X-Token": {token}, "X-Odd": {fmt.Sprint(i)}}
 			if token == "" {

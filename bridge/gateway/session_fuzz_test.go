@@ -69,7 +69,7 @@ type slowCall struct {
 func play(t *testing.T, life []byte) {
 	g := &game{t: t, share: []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[life[0]%4]}
 	g.f = &fake{times: conn.Timeouts{Idle: time.Minute, Max: 10 * time.Minute}, serve: g.serve}
-	g.g = newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: g.share, Restarts: 100, Idle: 30 * time.Second, EndWithServer: life[0]&64 != 0}}})
+	g.g = newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: g.f, ServerSettings: ServerSettings{Share: g.share, StartsPerMinute: 100}, Idle: 30 * time.Second, EndWithServer: life[0]&64 != 0}}})
 	for i := range 4 {
 		g.join(i)
 	}

@@ -271,7 +271,7 @@ func TestSessionLeft(t *testing.T) {
 	}{{"a process", true, ShareSession, true}, {"a shared process", true, SharePrincipal, false}, {"no process", false, ShareSession, false}} {
 		t.Run(test.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Process: test.process, Share: test.share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, Process: test.process, ServerSettings: ServerSettings{Share: test.share}}, func(t *testing.T, g *gateway) {
 				open := func() (*sitting, func()) {
 					s, _, _ := initialize(t, g, "", bridgetest.InitializeParams)
 					do(t, s, "1", "x", `{}`)
@@ -404,7 +404,7 @@ func TestCallEnded(t *testing.T) {
 func TestSessionIdleSoon(t *testing.T) {
 	for _, idle := range []time.Duration{2 * time.Second, 5 * time.Second, time.Minute, time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGateway(Options{SessionIdle: idle, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
+			g := newGateway(Options{Common: Common{SessionIdle: idle}, Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}, Log: slog.New(slog.DiscardHandler)})
 			defer g.Close(context.Background())
 			time.Sleep(idle / 3)
 			s, _, err := initialize(t, g, "", bridgetest.InitializeParams)
@@ -427,7 +427,7 @@ func TestInitializeWithoutCapabilities(t *testing.T) {
 	for _, said := range []string{"", `"capabilities":null,`, `"capabilities":[],`} {
 		for _, share := range []Share{ShareCall, SharePrincipal, ShareAll} {
 			f := &fake{result: `{"protocolVersion":"2025-11-25",` + said + `"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 				_, got, err := initialize(t, g, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
 				if err != nil {
 					t.Fatal(err)

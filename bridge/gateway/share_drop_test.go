@@ -28,7 +28,7 @@ func TestShareLeavesWhileServerIsAway(t *testing.T) {
 		}
 		return nil
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		f.wire(1).die()
@@ -74,7 +74,7 @@ func TestLaneSubscribedAtTheLast(t *testing.T) {
 // Connections of principals that are gone for good are not kept in mind without
 // limit.
 func TestShareForgetsPrincipals(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, Share: SharePrincipal, MaxLanes: 4}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: &fake{}, ServerSettings: ServerSettings{Share: SharePrincipal, MaxChildren: 4}}, func(t *testing.T, g *gateway) {
 		stays, _ := begin(t, g, "stays")
 		for i := range 20 {
 			s, _ := begin(t, g, fmt.Sprint(i))

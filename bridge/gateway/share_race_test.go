@@ -19,7 +19,7 @@ import (
 // the subscribers that are left, and the lane of no other need.
 func TestShareSubscriptionRaces(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		stays, _ := begin(t, g, "p")
 		var wg sync.WaitGroup
 		for i := range 20 {
@@ -72,7 +72,7 @@ func TestShareLeavesWhileSubscribing(t *testing.T) {
 		}
 		return m.Method == "resources/subscribe"
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
 		u := below(s)
 		done := make(chan error, 1)
@@ -106,7 +106,7 @@ func TestShareLevelsTakeTurns(t *testing.T) {
 		})
 		return true
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one, _ := begin(t, g, "p")
 		two, _ := begin(t, g, "p")
 		first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"info"}}`)

@@ -31,7 +31,7 @@ func TestShareIDs(t *testing.T) {
 	for _, share := range []Share{SharePrincipal, ShareAll} {
 		t.Run(string(share), func(t *testing.T) {
 			f := &fake{serve: echo}
-			run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 				var calls []*pendingCall
 				for i := range 8 {
 					s, _ := begin(t, g, "p")
@@ -59,7 +59,7 @@ func TestShareIDs(t *testing.T) {
 // its updates reach the subscribers.
 func TestShareSubscriptions(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one, s := begin(t, g, "p")
 		two, c := begin(t, g, "p")
 		three, d := begin(t, g, "p")
@@ -104,7 +104,7 @@ func TestShareUnsubscribeRefused(t *testing.T) {
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
 		do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`)
 		bridgetest.Contains(t, do(t, s, "1", "resources/unsubscribe", `{"uri":"a:"}`), `"code":-1`)
@@ -124,7 +124,7 @@ func TestShareLevels(t *testing.T) {
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one, s := begin(t, g, "p")
 		two, c := begin(t, g, "p")
 		bridgetest.Contains(t, do(t, one, "1", "logging/setLevel", `{"level":"info","x":"refuse"}`), `"code":-1`)
@@ -203,7 +203,7 @@ func TestShareRouting(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: tc.share}}, func(t *testing.T, g *gateway) {
 				one, a := begin(t, g, "p")
 				two, c := begin(t, g, "p")
 				streams := [2][]*stream{{a}, {c}}
@@ -269,7 +269,7 @@ func TestShareOnCall(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			f := &fake{serve: silent("slow")}
-			run(t, ServerOptions{Adapter: f, Share: tc.share}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: tc.share}}, func(t *testing.T, g *gateway) {
 				one, s := begin(t, g, "p")
 				two, c := begin(t, g, "p")
 				first := start(t, one, `{"jsonrpc":"2.0","id":1,"method":"slow"}`) // call 2, behind initialize
@@ -300,7 +300,7 @@ func TestShareOnCall(t *testing.T) {
 // offered on either side.
 func TestShareProfiles(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		profile := func(principal, revision, caps string) error {
 			_, a, err := initialize(t, g, principal, `{"protocolVersion":"`+revision+`","capabilities":`+caps+`,"clientInfo":{"name":"c","version":"1"}}`)
 			bridgetest.Lacks(t, a, `"tasks"`)
@@ -360,7 +360,7 @@ func TestShareAnotherServer(t *testing.T) {
 		}
 		return false
 	}}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one, _ := begin(t, g, "p")
 		two, _ := begin(t, g, "p")
 		f.wire(1).die()
@@ -383,7 +383,7 @@ func TestShareAnotherServerAtOnce(t *testing.T) {
 			time.Sleep(5 * time.Second) // of the bubble: a program that is slow to end
 		}
 	}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one, _ := begin(t, g, "p")
 		f.result = strings.Replace(everything, `"logging":{},`, ``, 1)
 		f.wire(1).die()
@@ -403,7 +403,7 @@ func TestShareAnotherServerAtOnce(t *testing.T) {
 // connection that lives on is not offered.
 func TestSharePerCall(t *testing.T) {
 	f := &fake{serve: silent("slow")}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
 		s, a, err := initialize(t, g, "", bridgetest.InitializeParams)
 		if err != nil {
 			t.Fatal(err)
@@ -436,7 +436,7 @@ func TestSharePerCall(t *testing.T) {
 // server comes back with another revision, before anything is sent to it.
 func TestPerCallRevision(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		if got := do(t, s, "1", "tools/call", `{"name":"a"}`); strings.Contains(got, "error") {
 			t.Fatal(got)

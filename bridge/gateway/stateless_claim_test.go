@@ -125,7 +125,7 @@ func TestClaimWaitsInLine(t *testing.T) {
 		}
 		return m.Name() == "slow" || m.Name() == "never"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2, Limits: limits.Options{Queue: 3}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{MaxChildren: 2, Limits: limits.Options{Queue: 3}}}, func(t *testing.T, g *gateway) {
 		began := time.Now()
 		var all []*visiting
 		for range 5 {
@@ -181,7 +181,7 @@ func TestClaimBesideSessions(t *testing.T) {
 		}
 		return m.Name() == "slow"
 	}}
-	run(t, ServerOptions{Adapter: f, MaxLanes: 2}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{MaxChildren: 2}}, func(t *testing.T, g *gateway) {
 		begin(t, g, "")
 		var all []*visiting
 		for range 5 {
@@ -325,7 +325,7 @@ func TestClaimOfTellingWire(t *testing.T) {
 // is put when it can only be about one call.
 func TestQuestionsWithSharePrincipal(t *testing.T) {
 	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f, Share: SharePrincipal}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
 		one := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
 		synctest.Wait()
 		two := visitor{}.ask(t, g, "2", "tools/call", `"name":"y"`)
@@ -365,7 +365,7 @@ func TestQuestionBesideParkedCall(t *testing.T) {
 			return true
 		}}
 		f.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{}},"serverInfo":{"name":"fake","version":"1"}}`
-		run(t, ServerOptions{Adapter: f, Share: c.share}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: c.share}}, func(t *testing.T, g *gateway) {
 			v := visitor{meta: c.meta}
 			park(t, g, v)
 			began := time.Now()

@@ -64,7 +64,7 @@ func visitLife(t *testing.T, life []byte) {
 	share := []Share{ShareSession, ShareCall, ShareAll, SharePrincipal}[life[0]%4]
 	g := &visitGame{t: t, f: &fake{times: conn.Timeouts{Idle: time.Hour}}}
 	g.f.serve = g.serve
-	g.g = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: g.f, Share: share, EndWithServer: life[0]&4 != 0, Restarts: 1000}}, Log: slog.New(slog.DiscardHandler)})
+	g.g = newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: g.f, ServerSettings: ServerSettings{Share: share, StartsPerMinute: 1000}, EndWithServer: life[0]&4 != 0}}, Log: slog.New(slog.DiscardHandler)})
 	for i := 1; i+1 < len(life); i += 2 {
 		g.move(life[i], life[i+1])
 	}

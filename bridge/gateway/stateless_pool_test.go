@@ -137,7 +137,7 @@ func TestPoolCloseUnused(t *testing.T) {
 func TestPoolRoomIsRoom(t *testing.T) {
 	for _, share := range []Share{"", ShareCall} {
 		f := &fake{closes: func(context.Context, *fakeWire) { time.Sleep(time.Second) }}
-		run(t, ServerOptions{Adapter: f, MaxLanes: 2, Share: share}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{MaxChildren: 2, Share: share}}, func(t *testing.T, g *gateway) {
 			for i := range 6 {
 				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
 				if n := g.lanes.Open(); n > 2 {
@@ -151,7 +151,7 @@ func TestPoolRoomIsRoom(t *testing.T) {
 // Sessions have connections to the server too: one of the pool's that nobody uses
 // makes room for them, and beside them.
 func TestPoolRoomBesideSessions(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, MaxLanes: 2}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		for i := range 3 {
 			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
@@ -243,7 +243,7 @@ func TestPoolForwarded(t *testing.T) {
 func TestPoolIdle(t *testing.T) {
 	for _, share := range []Share{"", SharePrincipal, ShareAll} {
 		f := &fake{serve: asksRoots()}
-		run(t, ServerOptions{Adapter: f, Share: share}, func(t *testing.T, g *gateway) {
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
 			p := g.table.Load().servers[0].pool
 			visitor{}.call(t, g, "tools/list", "")
 			time.Sleep(statelessIdle - time.Second)
@@ -289,7 +289,7 @@ func TestPoolNeverIdle(t *testing.T) {
 // promises nothing that would have to last.
 func TestPoolShareCall(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareCall}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
 		bridgetest.Lacks(t, visitor{}.call(t, g, "server/discover", ""), "listChanged", `"subscribe"`)
 		synctest.Wait()
 		state := park(t, g, visitor{})
@@ -314,7 +314,7 @@ func TestPoolShareCall(t *testing.T) {
 // share: all has one connection for everybody, who cannot be asked anything.
 func TestPoolShareAll(t *testing.T) {
 	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		for _, p := range []string{"p", "q"} {
 			bridgetest.Contains(t, visitor{principal: p}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
 		}
@@ -334,7 +334,7 @@ func TestShareAllIsOne(t *testing.T) {
 		time.Sleep(time.Second)
 		return nil
 	}}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
@@ -485,7 +485,7 @@ func TestPoolClose(t *testing.T) {
 // those of 2026-07-28.
 func TestPoolFiltered(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Filter: filter.Options{Resources: filter.Rules{Deny: []string{"secret:*"}}}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Lists: filter.Lists{Resources: filter.Rules{Deny: []string{"secret:*"}}}}}, func(t *testing.T, g *gateway) {
 		bridgetest.Contains(t, visitor{}.call(t, g, "resources/read", `"uri":"secret:1"`), `"code":-32602`, `"uri":"secret:1"`)
 		bridgetest.Contains(t, visitor{}.call(t, g, era.Complete, `"ref":{"type":"ref/resource","uri":"secret:x"}`), `"code":-32602`)
 		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"resourcesListChanged":true,"resourceSubscriptions":["secret:","open:"]}`)
@@ -501,7 +501,7 @@ func TestPoolFiltered(t *testing.T) {
 		<-v.done
 	})
 	names := &fake{serve: says(map[string]string{"tools/list": `{"tools":[{"name":"a"},{"name":"b"}],"x":1}`})}
-	run(t, ServerOptions{Adapter: names, Filter: filter.Options{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: names, ServerSettings: ServerSettings{Lists: filter.Lists{Tools: filter.Rules{Deny: []string{"b"}, Rename: map[string]string{"a": "c"}}}}}, func(t *testing.T, g *gateway) {
 		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":0,"cacheScope":"private",` + fakeInfo + `,"tools":[{"name":"c"}],"x":1}}`
 		if got := (visitor{}).call(t, g, "tools/list", ""); got != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -93,7 +93,7 @@ func TestRelay(t *testing.T) {
 // good for that client's principal only.
 func TestRelayHandles(t *testing.T) {
 	p := newPeer()
-	run(t, ServerOptions{Adapter: p, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: p, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
 		answer := ann.call(t, g, "tools/call", `"name":"ask"`)
 		bridgetest.Lacks(t, answer, `"S/`)

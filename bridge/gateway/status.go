@@ -146,7 +146,7 @@ func (g *gateway) Groups() (all []GroupStatus) {
 		}
 		st := GroupStatus{
 			Name: name,
-			Mode: p.now.Load().Tools.Mode,
+			Mode: p.now.Load().ToolsMode,
 		}
 		finds := 0
 		for _, s := range servers {

@@ -57,7 +57,7 @@ func TestStatusTally(t *testing.T) {
 // since, and also when it is its calls that fail and not its connection.
 func TestStatusLeftAlone(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrTimeout)))
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Failures: 2, Pause: time.Second}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 2, Pause: time.Second}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		f.mute.Store(true)
 		f.closed.Store(true)
@@ -78,7 +78,7 @@ func TestStatusLeftAlone(t *testing.T) {
 func TestStatusFailing(t *testing.T) {
 	f := newFaulty(nil)
 	f.closed.Store(true)
-	run(t, ServerOptions{Adapter: f, Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway) {
 		initialize(t, g, "", bridgetest.InitializeParams)
 		began := time.Now()
 		for range 5 {
@@ -108,7 +108,7 @@ func TestTotals(t *testing.T) {
 			}
 			return m.Method == "tools/call"
 		}}
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "one", Prefix: "1", Adapter: ask}, {Name: "two", Prefix: "2", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "1"}, Adapter: ask}, {Name: "two", ServerSettings: ServerSettings{Prefix: "2"}, Adapter: moody()}}, Log: slog.New(slog.DiscardHandler)})
 		var s *sitting
 		for i, server := range []string{"", "two"} {
 			var err error

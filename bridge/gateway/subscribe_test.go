@@ -333,11 +333,11 @@ func TestChangeBehindBeginning(t *testing.T) {
 }
 
 func changeBehindBeginning(t *testing.T, c *changing, share Share, session, merged, others, surely bool) {
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: c, Share: share, Prefix: "fake_"}}, Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"p": {}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: c, ServerSettings: ServerSettings{Share: share, Prefix: "fake_"}}}, Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"p": {}}}
 	name := "fake"
 	if merged {
 		name = ""
-		o.Servers = append(o.Servers, ServerOptions{Name: "other", Adapter: &fake{}, Prefix: "other_"})
+		o.Servers = append(o.Servers, ServerOptions{Name: "other", Adapter: &fake{}, ServerSettings: ServerSettings{Prefix: "other_"}})
 	}
 	g := newGateway(o)
 	defer g.Close(context.Background())
@@ -370,7 +370,7 @@ func TestChangeBeforeLateAcknowledgement(t *testing.T) {
 	for _, streams := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := newChanging(true, streams, "tools", "behind the list", 0) // the acknowledgement, too
-			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, Prefix: "fake_"}, {Name: "other", Adapter: &fake{}}}})
+			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "fake", Adapter: c, ServerSettings: ServerSettings{Prefix: "fake_"}}, {Name: "other", Adapter: &fake{}}}})
 			defer g.Close(context.Background())
 			c.arm()
 			a := &aware{t: t, g: g, v: visitor{principal: "p"}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)}
@@ -393,7 +393,7 @@ const changeEvery = 100 * time.Millisecond
 // the last.
 func TestChangesStorm(t *testing.T) {
 	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Share: ShareAll}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
 		var streams []*stream
 		for range 5 {
 			s, st := begin(t, g, "p")

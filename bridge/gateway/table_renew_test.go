@@ -189,7 +189,7 @@ func TestRenewUnderLoad(t *testing.T) {
 func renewUnderLoad(t *testing.T, how Share) {
 	next := func() ServerOptions {
 		_, s := renewed("fake", "fake", "a")
-		s.Share, s.MaxLanes, s.Restarts = how, 10_000, 1_000_000
+		s.Share, s.MaxChildren, s.StartsPerMinute = how, 10_000, 1_000_000
 		return s
 	}
 	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}

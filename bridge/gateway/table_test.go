@@ -60,7 +60,7 @@ func shifting(t *testing.T, f func(t *testing.T, s *shift), servers ...ServerOpt
 // sells makes the options of a server with one tool.
 func sells(name, tool string) (*fake, ServerOptions) {
 	f := shop(name, map[string]string{"tools/list": toolList(tool)})
-	return f, ServerOptions{Name: name, Prefix: name + "__", Adapter: f}
+	return f, ServerOptions{Name: name, ServerSettings: ServerSettings{Prefix: name + "__"}, Adapter: f}
 }
 
 func changes(st *stream) int {
@@ -186,7 +186,7 @@ func TestTableLeaves(t *testing.T) {
 func TestTableChanges(t *testing.T) {
 	before, old := sells("fake", "a")
 	after, changed := sells("fake", "b")
-	changed.Filter.Tools.Rename = map[string]string{"b": "better"}
+	changed.Tools.Rename = map[string]string{"b": "better"}
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
 		s, _ := begin(t, b.gateway, "")
@@ -226,7 +226,7 @@ func TestTableChanges(t *testing.T) {
 func TestTableSubscriptions(t *testing.T) {
 	has := func(name string) (*fake, ServerOptions) {
 		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1","name":"x"}]}`, "resources/subscribe": "{}", "resources/unsubscribe": "{}"})
-		return f, ServerOptions{Name: name, Prefix: name + "__", Adapter: f}
+		return f, ServerOptions{Name: name, ServerSettings: ServerSettings{Prefix: name + "__"}, Adapter: f}
 	}
 	_, old := has("fake")
 	now, next := has("fake")
@@ -482,7 +482,7 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 					}()
 					return true
 				}}
-				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Share: SharePrincipal}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}}}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
 				defer g.Close(context.Background())
 				call := func() (*jsonrpc.Message, error) {
 					if !tunnel {

@@ -55,7 +55,7 @@ func TestTuneLimits(t *testing.T) {
 		}()
 		return true
 	}}
-	tuning(t, f, ServerOptions{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		release = make(chan struct{}) // in the bubble
 		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
 		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
@@ -89,7 +89,7 @@ func TestTuneRetry(t *testing.T) {
 		f.Abort(number(m.ID), failure(bridge.ErrTimeout))
 		return true
 	}}
-	tuning(t, f, ServerOptions{Breaker: breaker.Options{Off: true}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		for _, tc := range []struct {
 			o    retry.Options
 			want int64
@@ -109,7 +109,7 @@ func TestTuneRetry(t *testing.T) {
 // breaker is switched off.
 func TestTuneBreaker(t *testing.T) {
 	f := newFaulty(func(int) error { return failure(bridge.ErrUnavailable) })
-	tuning(t, &f.fake, ServerOptions{Breaker: breaker.Options{Failures: 50}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, &f.fake, ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 50}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		fail := func(n int64) (reached int64) {
 			before := f.calls.Load()
 			for range n {
@@ -143,7 +143,7 @@ func TestTuneBreaker(t *testing.T) {
 // What is kept goes with other options, and nothing is kept when the cache is off.
 func TestTuneCache(t *testing.T) {
 	f := shop("fake", map[string]string{"tools/list": toolList("a")})
-	tuning(t, f, ServerOptions{Cache: cache.Options{Lists: time.Hour}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
+	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Hour}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		lists := func() int {
 			before := len(f.all())
 			for range 3 {
@@ -239,7 +239,7 @@ func TestTunePing(t *testing.T) {
 // pinged when that is wanted again.
 func TestTunePingAgain(t *testing.T) {
 	f := &fake{}
-	o := ServerOptions{Adapter: f, Ping: time.Minute}
+	o := ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute}}
 	run(t, o, func(t *testing.T, g *gateway) {
 		o.Name = "fake"
 		s, _ := begin(t, g, "")
@@ -264,7 +264,7 @@ func TestTunePingAgain(t *testing.T) {
 // Both count for a server whose place another has taken, too.
 func TestTuneFormer(t *testing.T) {
 	f := &fake{}
-	o := ServerOptions{Name: "fake", Adapter: f, MaxLanes: 1}
+	o := ServerOptions{Name: "fake", Adapter: f, ServerSettings: ServerSettings{MaxChildren: 1}}
 	synctest.Test(t, func(t *testing.T) {
 		g := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Watch: func(report.Report) {}})
 		s, _ := begin(t, g, "")
@@ -276,7 +276,7 @@ func TestTuneFormer(t *testing.T) {
 		if former == now {
 			t.Fatal("no other has taken its place")
 		}
-		o.MaxLanes, o.EndWithServer = 2, true
+		o.MaxChildren, o.EndWithServer = 2, true
 		_ = g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}})
 		for range 2 {
 			if _, a, err := initialize(t, g, "", bridgetest.InitializeParams); err != nil {
@@ -333,9 +333,9 @@ func TestTuneFilter(t *testing.T) {
 			c.told()
 		}
 		opened := one.opened()
-		o := ServerOptions{Name: "one", Prefix: "one__", Adapter: one}
-		tune := func(f filter.Options) {
-			o.Filter = f
+		o := ServerOptions{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: one}
+		tune := func(f filter.Lists) {
+			o.Lists = f
 			if err := g.Apply(Change{Names: []string{"one", "two"}, Tuned: []ServerOptions{o}}); err != nil {
 				t.Fatal(err)
 			}
@@ -359,7 +359,7 @@ func TestTuneFilter(t *testing.T) {
 		}
 		const tools, prompts = "notifications/tools/list_changed", "notifications/prompts/list_changed"
 
-		tune(filter.Options{Tools: filter.Rules{Deny: []string{"write"}}})
+		tune(filter.Lists{Tools: filter.Rules{Deny: []string{"write"}}})
 		told(tools)
 		for _, c := range clients {
 			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), "Unknown tool: "+c.prefix+"write")
@@ -368,7 +368,7 @@ func TestTuneFilter(t *testing.T) {
 				t.Errorf("%s still sees it: %s", c.name, got)
 			}
 		}
-		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}})
+		tune(filter.Lists{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}})
 		told(tools, prompts)
 		for _, c := range clients {
 			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`put"`), `"name":"write"`) // also who has not listed it
@@ -376,9 +376,9 @@ func TestTuneFilter(t *testing.T) {
 			bridgetest.Contains(t, c.ask("prompts/get", `"name":"`+c.prefix+`greet"`), "Unknown prompt")
 			bridgetest.Contains(t, c.ask("tools/list", ""), c.prefix+`put"`)
 		}
-		tune(filter.Options{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}}) // the same again
+		tune(filter.Lists{Tools: filter.Rules{Rename: map[string]string{"write": "put"}}, Prompts: filter.Rules{Deny: []string{"*"}}}) // the same again
 		told()
-		tune(filter.Options{})
+		tune(filter.Lists{})
 		told(tools, prompts)
 		for _, c := range clients {
 			bridgetest.Contains(t, c.ask("tools/call", `"name":"`+c.prefix+`write"`), `"name":"write"`)
@@ -397,7 +397,7 @@ func TestTuneFilterOlder(t *testing.T) {
 	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, g *gateway) {
 		s, st, _ := enter(t, g)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
-		o := ServerOptions{Name: "one", Adapter: f, Handshake: time.Second}
+		o := ServerOptions{Name: "one", Adapter: f, ServerSettings: ServerSettings{HandshakeTimeout: time.Second}}
 		if err := g.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {
 			t.Fatal(err)
 		}
@@ -407,7 +407,7 @@ func TestTuneFilterOlder(t *testing.T) {
 			return strings.Join(st.take(), " ")
 		}
 		bridgetest.Contains(t, update("x:a"), "x:a")
-		o.Filter = filter.Options{Tools: filter.Rules{Allow: []string{"read"}}, Resources: filter.Rules{Deny: []string{"x:*"}}}
+		o.Lists = filter.Lists{Tools: filter.Rules{Allow: []string{"read"}}, Resources: filter.Rules{Deny: []string{"x:*"}}}
 		if err := g.Apply(Change{Names: []string{"one"}, Tuned: []ServerOptions{o}}); err != nil {
 			t.Fatal(err)
 		}

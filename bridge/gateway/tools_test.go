@@ -81,7 +81,7 @@ func TestValidate(t *testing.T) {
 			tc.server.mu.Lock()
 			tc.server.wires, tc.server.opens = nil, nil
 			tc.server.mu.Unlock()
-			run(t, ServerOptions{Adapter: tc.adapter, Share: tc.share, Validate: true}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: tc.adapter, ServerSettings: ServerSettings{Share: tc.share, Validate: true}}, func(t *testing.T, g *gateway) {
 				call := func(params string) string { return visitor{caps: tc.caps}.call(t, g, "tools/call", params) }
 				if tc.caps == "" {
 					s, _ := begin(t, g, "")
@@ -135,7 +135,7 @@ func TestValidateUnknown(t *testing.T) {
 				}
 				return m.Method == "tools/list"
 			}}
-			run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
+			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
 				s, _ := begin(t, g, "")
 				for _, args := range []string{`{"x":1}`, `[]`, `null`} {
 					do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`","arguments":`+args+`}`)
@@ -161,7 +161,7 @@ func TestValidateWarning(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		f := &fake{serve: says(map[string]string{"tools/list": till})}
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, Validate: true}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Validate: true}}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		s, _ := begin(t, g, "")
 		for range 3 {
 			do(t, s, "1", "tools/call", `{"name":"odd","arguments":{"secret":1}}`)
@@ -190,7 +190,7 @@ func TestValidateChange(t *testing.T) {
 		}
 		return m.Method != "initialize"
 	}}
-	run(t, ServerOptions{Adapter: f, Validate: true, Filter: filter.Options{Tools: filter.Rules{Rename: map[string]string{"pay": "give"}}}}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Validate: true, Lists: filter.Lists{Tools: filter.Rules{Rename: map[string]string{"pay": "give"}}}}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		give := func(args string) string {
 			return do(t, s, "1", "tools/call", `{"name":"give","arguments":`+args+`}`)
@@ -216,7 +216,7 @@ func TestValidateChange(t *testing.T) {
 // call that is to become a task in a form that its client understands.
 func TestValidateRefusals(t *testing.T) {
 	f := &fake{serve: says(map[string]string{"tools/list": till})}
-	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "")
 		for _, params := range []string{
 			`{"name":"pay","arguments":{"amount":1,"to":"a"},"arguments":{}}`,
@@ -247,7 +247,7 @@ func TestValidateAtOnce(t *testing.T) {
 		}
 		return m.Method == "tools/list"
 	}}
-	run(t, ServerOptions{Adapter: f, Validate: true}, func(t *testing.T, g *gateway) {
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
 		var all []*visiting
 		for i := range 9 {
 			all = append(all, visitor{caps: "{}"}.ask(t, g, fmt.Sprint(i), "tools/call", `"name":"pay"`))
@@ -279,7 +279,7 @@ func TestValidateTogether(t *testing.T) {
 		checked := shop("checked", map[string]string{"tools/list": till})
 		free := shop("free", map[string]string{"tools/list": till})
 		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
-			{Name: "checked", Prefix: "c__", Adapter: checked, Validate: true}, {Name: "free", Prefix: "f__", Adapter: free},
+			{Name: "checked", ServerSettings: ServerSettings{Prefix: "c__", Validate: true}, Adapter: checked}, {Name: "free", ServerSettings: ServerSettings{Prefix: "f__"}, Adapter: free},
 		}})
 		s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
 		if err != nil {

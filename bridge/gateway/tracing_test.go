@@ -362,7 +362,7 @@ func TestTraceConcurrent(t *testing.T) {
 				t.Errorf("call %d is in trace %s", i, door.SpanContext().TraceID())
 			}
 		}
-	}, ServerOptions{Name: "fake", Adapter: f, Share: ShareAll})
+	}, ServerOptions{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}})
 }
 
 // What several servers are asked for one call is a part of that call.
@@ -390,7 +390,7 @@ func TestTraceAggregate(t *testing.T) {
 		if len(asked) != 2 || door.SpanContext().TraceID().String() != clientTrace {
 			t.Errorf("asked %v in trace %s", asked, door.SpanContext().TraceID())
 		}
-	}, ServerOptions{Name: "one", Adapter: one, Prefix: "one_", Cache: cache.Options{Off: true}}, ServerOptions{Name: "two", Adapter: two, Prefix: "two_", Cache: cache.Options{Off: true}})
+	}, ServerOptions{Name: "one", Adapter: one, ServerSettings: ServerSettings{Prefix: "one_", Cache: cache.Options{Off: true}}}, ServerOptions{Name: "two", Adapter: two, ServerSettings: ServerSettings{Prefix: "two_", Cache: cache.Options{Off: true}}})
 }
 
 // A question of the server is a part of the call that it is about: a child of
@@ -529,7 +529,7 @@ func TestTraceEmbedded(t *testing.T) {
 		if door, _ := spans.pair(t, "tools/list"); door.Parent().SpanID() != outer.SpanID() {
 			t.Errorf("the parent is %v", door.Parent())
 		}
-	}, ServerOptions{Name: "fake", Adapter: f, Cache: cache.Options{Off: true}})
+	}, ServerOptions{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}})
 }
 
 // BenchmarkTracing measures a call of a session that goes to its server and back,
@@ -654,7 +654,7 @@ func TestCallFailedServer(t *testing.T) {
 	}
 	for _, tc := range []struct{ at, tool string }{{"", "fake__x"}, {"fake", "x"}} {
 		var log bytes.Buffer
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Prefix: "fake__", Adapter: dies()}, {Name: "other", Prefix: "other__", Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", ServerSettings: ServerSettings{Prefix: "fake__"}, Adapter: dies()}, {Name: "other", ServerSettings: ServerSettings{Prefix: "other__"}, Adapter: dies()}}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		s, _ := begin(t, g, tc.at)
 		do(t, s, "1", "tools/call", `{"name":"`+tc.tool+`"}`)
 		g.Close(context.Background())

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -33,7 +34,7 @@ func TestAccessSearch(t *testing.T) {
 	if err := os.WriteFile(path, []byte(petsAPI), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, share := range []string{config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll} {
+	for _, share := range []gateway.Share{config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll} {
 		c := config.Default()
 		pets := config.DefaultServer("pets", share)
 		pets.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}

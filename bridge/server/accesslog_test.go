@@ -171,7 +171,7 @@ func TestAccessLogSearch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "calls.jsonl")
 	change := func(c *config.Config) {
 		c.AccessLog.To, c.ToolsMode = path, config.ToolsSearch
-		c.Groups = map[string]config.Group{"dev": {Servers: []string{"one", "two"}, ToolsMode: config.ToolsSearch}}
+		c.Groups = map[string]config.Group{"dev": {Servers: []string{"one", "two"}, Listing: config.Listing{ToolsMode: config.ToolsSearch}}}
 		c.Servers[0].ToolsMode = config.ToolsSearch
 	}
 	run(t, change, []string{"one", "two"}, func(t *testing.T, r *rig) {

@@ -13,7 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/access"
@@ -96,25 +95,19 @@ func (s *server) newAccess() (*access.Access, error) {
 // gatewayOptions returns the options of the gateway without its servers.
 func (s *server) gatewayOptions(c *config.Config) gateway.Options {
 	o := gateway.Options{
-		Log:           s.log,
-		Version:       Version(),
-		Sessions:      session.NewMemory(c.MaxSessions),
-		SessionIdle:   c.SessionIdle,
-		SessionLeft:   c.SessionLeft,
-		ListWait:      c.ListWait,
-		MaxBytes:      int64(c.MaxInFlight),
-		MaxLanes:      c.MaxChildren,
-		Grants:        s.access.Grants().All(),
-		PerPrincipal:  c.PerPrincipal,
-		Watch:         s.watch,
-		Calls:         s.calls,
-		Client:        s.access.ClientOf,
-		Traces:        c.Traces,
-		Offer:         gateway.Offer(c.Offer),
-		Tools:         gateway.Tools{Mode: gateway.ToolsMode(c.ToolsMode), Always: c.Always},
-		Groups:        c.GatewayGroups(),
-		Results:       results.Options{Max: int64(c.Results.Max)},
-		ResultsMemory: int64(c.ResultsMemory),
+		Common:   c.Common,
+		Log:      s.log,
+		Version:  Version(),
+		Sessions: session.NewMemory(c.MaxSessions),
+		MaxBytes: int64(c.MaxInFlight),
+		MaxLanes: c.MaxChildren,
+		Grants:   s.access.Grants().All(),
+		Watch:    s.watch,
+		Calls:    s.calls,
+		Client:   s.access.ClientOf,
+		Traces:   c.Traces,
+		Offer:    c.Offer,
+		Groups:   c.GatewayGroups(),
 	}
 	if c.Meters != nil {
 		o.Sent = func(r report.Report) { s.metrics.Sent(&r) }

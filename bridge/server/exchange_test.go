@@ -23,6 +23,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
@@ -172,7 +173,7 @@ func exchange(t *testing.T, speaks, share string) {
 	e, far := newExchanger(t), newCRM(t, speaks)
 	log := &lines{}
 	c := config.Default()
-	s := config.DefaultServer("one", share)
+	s := config.DefaultServer("one", gateway.Share(share))
 	client := &oauth.Client{ID: "bridge", Secret: "s3cret-of-the-bridge", Params: map[string]string{"audience": "crm"}}
 	switch speaks {
 	case "rest":

@@ -85,8 +85,7 @@ func BenchmarkGuards(b *testing.B) {
 				m.Take(&r)
 				access.Take(&r)
 			}
-			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, Cache: cache.Options{Off: true}, Breaker: breaker.Options{Off: true},
-				Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}
+			plain := gateway.ServerOptions{Name: "i", Adapter: instant{}, ServerSettings: gateway.ServerSettings{Cache: cache.Options{Off: true}, Breaker: breaker.Options{Off: true}, Retry: retry.Options{Off: true}, Limits: limits.Options{Calls: 1 << 30}}}
 			guarded := gateway.ServerOptions{Name: "i", Adapter: instant{}}
 			ruled := guarded
 			ruled.Limits = limits.Options{PerPrincipal: 100, Rate: often, Tools: map[string]limits.Rate{"e*": often, "echo": often}}
@@ -99,8 +98,7 @@ func BenchmarkGuards(b *testing.B) {
 			}{
 				{name: "off", o: gateway.Options{Servers: []gateway.ServerOptions{plain}}},
 				{name: "on", o: gateway.Options{Servers: []gateway.ServerOptions{guarded}, Watch: watch}},
-				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, PerPrincipal: limits.PerPrincipal{Rate: often},
-					Grants: map[string]filter.Grant{"p": {Allow: []string{"e*"}}}}},
+				{name: "rules", o: gateway.Options{Servers: []gateway.ServerOptions{ruled}, Watch: watch, Common: gateway.Common{PerPrincipal: limits.PerPrincipal{Rate: often}}, Grants: map[string]filter.Grant{"p": {Allow: []string{"e*"}}}}},
 			}
 			for i := range ways {
 				w := &ways[i]

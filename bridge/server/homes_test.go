@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -192,7 +193,7 @@ func TestHomes(t *testing.T) {
 	for _, share := range []string{"all", "principal"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			severally(t, 3, func(s *config.Server) { s.Share = share }, func(t *testing.T, s *several) {
+			severally(t, 3, func(s *config.Server) { s.Share = gateway.Share(share) }, func(t *testing.T, s *several) {
 				var sessions []string
 				for _, w := range s.all {
 					sessions = append(sessions, s.begin(w))

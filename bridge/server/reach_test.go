@@ -20,13 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
-	"github.com/mcp-bridge/bridge/bridge/guard/results"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/placement"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -323,22 +317,21 @@ func TestServerAddress(t *testing.T) {
 	}
 }
 
-// Everything that can be set for a server reaches the bridge. A field that is added to gateway.ServerOptions is set by
-// options, in server.go, and here; or it is named here as having no setting.
+// Everything that can be set for a server reaches the bridge. ServerSettings do so as a whole. A field that is added to
+// gateway.ServerOptions is set by options, in server.go, and here; or it is named here as having no setting.
 func TestOptions(t *testing.T) {
-	title := "t"
-	rules := func(name string) filter.Rules {
-		return filter.Rules{
-			Allow: []string{name}, Deny: []string{name + "-"}, Rename: map[string]string{name: "x"},
-			Override: map[string]filter.Override{name: {Title: &title}},
-		}
-	}
+	settings := gateway.ServerSettings{Share: gateway.ShareCall, Validate: true}
 	s := config.Server{
-		Name: "a", Stdio: &stdio.Config{}, Share: config.ShareCall, Offer: config.OfferLegacy, Restart: false, Timeout: time.Second, MaxTimeout: time.Minute, HandshakeTimeout: 2 * time.Second,
-		IdleStop: 3 * time.Second, MaxChildren: 4, StartsPerMinute: 5, RestartMaxPause: 7 * time.Second, Prefix: "p_", Tools: rules("t"), Prompts: rules("p"), Resources: rules("r"),
-		Ping: 6 * time.Second, Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, ToolsMode: config.ToolsSearch, Always: []string{"t"}, Results: config.Results{Max: 4096},
-		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+		Name:           "a",
+		Stdio:          &stdio.Config{},
+		ServerSettings: settings,
+		Restart:        false,
+		MaxTimeout:     time.Minute,
+		IdleStop:       3 * time.Second,
+		Forward:        []bridge.Forward{{From: "X-A", To: "X-B"}},
 	}
+	s.Limits.Calls = 2
+	settings.Limits.Calls = 2
 	fault := fmt.Errorf("no")
 	fake := &wiretest.Server{}
 	got := options(&s, backend{Adapter: fake, check: func() error { return fault }, local: &placement.Local{}})
@@ -347,19 +340,24 @@ func TestOptions(t *testing.T) {
 	}
 	got.Check = nil
 	want := gateway.ServerOptions{
-		Name: "a", Adapter: fake, Share: gateway.ShareCall, Offer: gateway.OfferLegacy, EndWithServer: true, Idle: 3 * time.Second, Handshake: 2 * time.Second, Restarts: 5, MaxPause: 7 * time.Second,
-		MaxLanes: 4, Queued: 2, Prefix: "p_", Filter: filter.Options{Tools: rules("t"), Prompts: rules("p"), Resources: rules("r")}, Ping: 6 * time.Second, MaxTask: time.Minute,
-		Forward: []bridge.Forward{{From: "X-A", To: "X-B"}}, Validate: true, Tools: gateway.Tools{Mode: gateway.ToolsSearch, Always: []string{"t"}}, Results: results.Options{Max: 4096}, Process: true, Homed: true, Address: bridge.Address{Network: bridge.Pipe},
-		Cache: cache.Options{Shared: true}, Breaker: breaker.Options{Failures: 1}, Limits: limits.Options{Calls: 2}, Retry: retry.Options{Attempts: 3},
+		Name:           "a",
+		Adapter:        fake,
+		ServerSettings: settings,
+		EndWithServer:  true,
+		Idle:           3 * time.Second,
+		Queued:         2,
+		MaxTask:        time.Minute,
+		Forward:        []bridge.Forward{{From: "X-A", To: "X-B"}},
+		Process:        true,
+		Homed:          true,
+		Address:        bridge.Address{Network: bridge.Pipe},
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("options = %+v, want %+v", got, want)
 	}
-	for _, v := range []reflect.Value{reflect.ValueOf(want), reflect.ValueOf(want.Filter)} {
-		for f, field := range v.Fields() {
-			if f.Name != "Check" && f.Name != "Renew" && field.IsZero() { // Apply sets Renew
-				t.Errorf("%s is not set by this test", f.Name)
-			}
+	for f, field := range reflect.ValueOf(want).Fields() {
+		if f.Name != "Check" && f.Name != "Renew" && field.IsZero() { // Apply sets Renew
+			t.Errorf("%s is not set by this test", f.Name)
 		}
 	}
 	s.Rest = &rest.Config{}

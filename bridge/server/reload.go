@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -76,15 +75,9 @@ func (s *server) Apply(c *config.Config) ([]config.Change, error) {
 		Servers: made.fresh,
 		Tuned:   made.tuned,
 		Settings: &gateway.Settings{
-			SessionIdle:   next.SessionIdle,
-			SessionLeft:   next.SessionLeft,
-			ListWait:      next.ListWait,
-			Grants:        next.Grants(),
-			PerPrincipal:  next.PerPrincipal,
-			Tools:         gateway.Tools{Mode: gateway.ToolsMode(next.ToolsMode), Always: next.Always},
-			Groups:        next.GatewayGroups(),
-			Results:       results.Options{Max: int64(next.Results.Max)},
-			ResultsMemory: int64(next.ResultsMemory),
+			Common: next.Common,
+			Grants: next.Grants(),
+			Groups: next.GatewayGroups(),
 		},
 	}); err != nil {
 		made.close()

@@ -19,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
@@ -286,7 +287,7 @@ func TestApplyHides(t *testing.T) {
 // A server gets another command: the sessions at its address go on with that, each of them
 // is told, and the former process stops.
 func TestApplyRenew(t *testing.T) {
-	for _, share := range []string{config.ShareSession, config.ShareAll} {
+	for _, share := range []gateway.Share{config.ShareSession, config.ShareAll} {
 		one := func(word string) config.Server {
 			s := tells("one", word)
 			s.Share = share

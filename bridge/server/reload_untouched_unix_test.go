@@ -17,6 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
@@ -69,7 +70,7 @@ func TestUntouched(t *testing.T) {
 			release := filepath.Join(t.TempDir(), "release")
 			all := func(more ...config.Server) []config.Server {
 				s := keeps("a", release)
-				s.Offer = tc.offer
+				s.Offer = gateway.Offer(tc.offer)
 				return append([]config.Server{s, tells("c", "c")}, more...)
 			}
 			s := newSite(t, all()...)

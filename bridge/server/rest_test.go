@@ -18,6 +18,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/filter"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -60,7 +61,7 @@ func testREST(t *testing.T, share string) {
 	}
 	write("getWord")
 	c := config.Default()
-	s := config.DefaultServer("words", share)
+	s := config.DefaultServer("words", gateway.Share(share))
 	s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Refresh: time.Second}
 	want := ""
 	if share != config.ShareAll {

@@ -482,7 +482,7 @@ func identityBy(t *testing.T, share string) {
 	defer upstream.Close()
 	i := authtest.New(t, "https://idp.example.com")
 	c := config.Default()
-	c.Servers = []config.Server{config.DefaultServer("one", share)}
+	c.Servers = []config.Server{config.DefaultServer("one", gateway.Share(share))}
 	c.Servers[0].HTTP = &config.Remote{URL: upstream.URL, Transport: "streamable"}
 	c.Servers[0].Era = config.EraLegacy
 	c.Servers[0].Identity = map[string]string{"x-user": "sub", "X-Email": "email", "X-Roles": "realm_access.roles"}

@@ -26,9 +26,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/adapters/streamable"
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/health"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
@@ -119,37 +117,19 @@ func (s *server) note(take func(*accesslog.Log) bool) {
 
 func options(s *config.Server, b backend) gateway.ServerOptions {
 	o := gateway.ServerOptions{
-		Name:          s.Name,
-		Share:         gateway.Share(s.Share),
-		Offer:         gateway.Offer(s.Offer),
-		EndWithServer: !s.Restart,
-		Idle:          s.IdleStop,
-		Handshake:     s.HandshakeTimeout,
-		Restarts:      s.StartsPerMinute,
-		MaxPause:      s.RestartMaxPause,
-		MaxLanes:      s.MaxChildren,
-		Prefix:        s.Prefix,
-		Tools:         gateway.Tools{Mode: gateway.ToolsMode(s.ToolsMode), Always: s.Always},
-		Filter: filter.Options{
-			Tools:     s.Tools,
-			Prompts:   s.Prompts,
-			Resources: s.Resources,
-		},
-		Ping:     s.Ping,
-		MaxTask:  s.MaxTimeout,
-		Forward:  s.Forwards(),
-		Adapter:  b.Adapter,
-		Check:    b.check,
-		Validate: s.Validate && s.Rest == nil,
-		Process:  s.Stdio != nil,
-		Address:  serverAddress(s),
-		Homed:    s.Rest == nil && s.Adapter == nil,
-		Cache:    s.Cache,
-		Breaker:  s.Breaker,
-		Limits:   s.Limits,
-		Retry:    s.Retry,
-		Results:  results.Options{Max: int64(s.Results.Max)},
+		ServerSettings: s.ServerSettings,
+		Name:           s.Name,
+		EndWithServer:  !s.Restart,
+		Idle:           s.IdleStop,
+		MaxTask:        s.MaxTimeout,
+		Forward:        s.Forwards(),
+		Adapter:        b.Adapter,
+		Check:          b.check,
+		Process:        s.Stdio != nil,
+		Address:        serverAddress(s),
+		Homed:          s.Rest == nil && s.Adapter == nil,
 	}
+	o.Validate = s.Validate && s.Rest == nil // the adapter for HTTP APIs checks the arguments itself
 	if b.local != nil {
 		o.Queued = queued(s)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 )
@@ -39,7 +40,7 @@ func TestWorkers(t *testing.T) {
 	for _, share := range []string{"session", "principal", "all"} {
 		t.Run(share, func(t *testing.T) {
 			t.Parallel()
-			staffed(t, func(s *config.Server) { s.Share = share }, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, s *several) {
+			staffed(t, func(s *config.Server) { s.Share = gateway.Share(share) }, []string{cluster.RoleFront, cluster.RoleFront, cluster.RoleWorker}, func(t *testing.T, s *several) {
 				w, b := s.all[0], s.all[1]
 				res, m := s.post(w, "", `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{"sampling":{}},"clientInfo":{"name":"c","version":"1"}}}`)
 				if res.Status() != http.StatusOK {

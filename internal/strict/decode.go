@@ -5,9 +5,10 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"sync"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Fault adds a fault with its line. Line 0 means the whole file.
@@ -131,18 +132,17 @@ func (s *Section) At(key string) (Mark, bool) {
 func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 	sec.Marks = map[string]Mark{}
 	for _, e := range list {
-		f, known := FieldOf(v.Type(), e.Key)
-		if !known {
+		f := setting.ByKey(v.Type(), e.Key)
+		if f == nil {
 			d.unknown(sec, e, v.Type())
 			continue
 		}
-		_, options, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		s := &Slot{
 			Section: sec,
 			Label:   e.Key,
 			Line:    e.Line,
-			Off:     options == "off",
-			Some:    options == "some",
+			Off:     f.Form == "off",
+			Some:    f.Form == "some",
 			Rule:    d.schema.RuleOf(v.Type(), e.Key),
 		}
 		ok := d.Value(s, e.Value, v.FieldByIndex(f.Index))
@@ -156,7 +156,7 @@ func (d *Decoder) Fields(sec *Section, list []Entry, v reflect.Value) {
 
 // unknown adds a fault or warning for a key that no field has.
 func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
-	valid := append(Keys(t), d.schema.OtherKeys(t)...)
+	valid := append(slices.Clone(setting.Keys(t)), d.schema.OtherKeys(t)...)
 	if name := d.schema.Meant(e.Key, valid); name != "" {
 		d.Fault(e.Line, "%sunknown key %q: did you mean %q?", sec.Where, Clip(e.Key), name)
 		// The intended key is not missing, so further faults about it are not reported.
@@ -169,10 +169,10 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 		d.Warn(e.Line, "%s%s is ignored: it means nothing to %s", sec.Where, Clip(e.Key), d.Program)
 		return
 	}
-	for f := range t.Fields() { // the key of a kind, one level too high
-		if f.Type.Kind() == reflect.Pointer && slices.Contains(Keys(f.Type.Elem()), e.Key) {
-			d.Fault(e.Line, "%sunknown key %q: it belongs under %q", sec.Where, Clip(e.Key), Key(f))
-			sec.Marks[Key(f)] = Mark{Line: e.Line, Bad: true}
+	for _, f := range setting.Fields(t) { // the key of a kind, one level too high
+		if f.Type.Kind() == reflect.Pointer && slices.Contains(setting.Keys(f.Type.Elem()), e.Key) {
+			d.Fault(e.Line, "%sunknown key %q: it belongs under %q", sec.Where, Clip(e.Key), f.Key)
+			sec.Marks[f.Key] = Mark{Line: e.Line, Bad: true}
 			return
 		}
 	}
@@ -183,41 +183,6 @@ func (d *Decoder) unknown(sec *Section, e Entry, t reflect.Type) {
 	}
 	d.Fault(e.Line, "%s", message)
 	sec.Marks[""] = Mark{Bad: true}
-}
-
-func Keys(t reflect.Type) []string {
-	var keys []string
-	for f := range t.Fields() {
-		if k := Key(f); k != "-" {
-			keys = append(keys, k)
-		}
-	}
-	return keys
-}
-
-// Key returns the key of a field from its yaml tag: "-" for a field without a key, and "" for a field without a tag.
-func Key(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
-	return name
-}
-
-// fields maps the type of a struct to the struct's fields by key, a map[string]reflect.StructField.
-var fields sync.Map
-
-// FieldOf returns the field of a struct that has a key.
-func FieldOf(t reflect.Type, key string) (reflect.StructField, bool) {
-	known, ok := fields.Load(t)
-	if !ok {
-		all := map[string]reflect.StructField{}
-		for f := range t.Fields() {
-			if k := Key(f); k != "" && k != "-" {
-				all[k] = f
-			}
-		}
-		known, _ = fields.LoadOrStore(t, all)
-	}
-	f, ok := known.(map[string]reflect.StructField)[key]
-	return f, ok
 }
 
 // Validate calls the Validate method of v, if v has one. Each line of the method's error begins with a key, such as

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v4"
+
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // A Slot is the place for a value, with the place's name for messages.
@@ -81,7 +83,7 @@ func (d *Decoder) items(s *Slot, n *yaml.Node, v reflect.Value) bool {
 	if Kind(n) != List {
 		example := `["a", "b"]`
 		if item := v.Type().Elem(); item.Kind() == reflect.Struct && !d.isText(item) {
-			keys := Keys(item)
+			keys := setting.Keys(item)
 			example = "[{ " + strings.Join(keys[:min(len(keys), 2)], ": …, ") + ": … }]"
 		}
 		return d.Mistyped(s, n, "a list, such as "+example)
@@ -169,7 +171,7 @@ func (d *Decoder) Inner(s *Slot, n *yaml.Node, into any) (*Section, bool) {
 	sec := &Section{Where: s.Section.Where + s.Label + ": ", Line: s.Line}
 	list, ok := d.Entries(sec.Where, n)
 	if !ok {
-		expected := "a mapping with the keys " + strings.Join(Keys(v.Type()), ", ")
+		expected := "a mapping with the keys " + strings.Join(setting.Keys(v.Type()), ", ")
 		if v.FieldByName("Off").IsValid() {
 			expected += "; or off"
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/glob"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -28,13 +29,13 @@ import (
 type Options struct {
 	// Max is the most bytes of texts that a result keeps, and the same for structured content and for each image or
 	// file. 0 means no limit.
-	Max int64 `yaml:"max"`
+	Max setting.Size `yaml:"max"`
 }
 
 // Validate returns an error for each value that is out of bounds.
 func (o *Options) Validate() error {
 	var f guard.Faults
-	f.AtLeast("max", o.Max, 1<<10)
+	f.AtLeast("max", int64(o.Max), 1<<10)
 	return errors.Join(f...)
 }
 
@@ -59,7 +60,7 @@ func New(store *Store) *Results {
 
 // Set replaces the options for the next results. tools has those of single tools, by patterns of the server's own names.
 // If several patterns match a tool, the smallest bound counts.
-func (r *Results) Set(o Options, tools map[string]int64) { r.rules.Store(&rules{o.Max, tools}) }
+func (r *Results) Set(o Options, tools map[string]int64) { r.rules.Store(&rules{int64(o.Max), tools}) }
 
 // On reports whether some results are bounded.
 func (r *Results) On() bool {

@@ -44,7 +44,7 @@ func NewStore(max int64, prefix string) *Store {
 }
 
 // SetUsual sets the Options of servers that have none.
-func (s *Store) SetUsual(o Options) { s.usual.Store(o.Max) }
+func (s *Store) SetUsual(o Options) { s.usual.Store(int64(o.Max)) }
 
 // Set changes the bound of NewStore.
 func (s *Store) Set(max int64) {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
@@ -97,7 +98,7 @@ of that variable, which keeps it out of the list of processes.`,
 					limits.Over(cmd.Flags(), &c.Servers[i])
 				}
 				if cmd.Flags().Changed("offer") {
-					c.Offer = offer
+					c.Offer = gateway.Offer(offer)
 				}
 				c.Cluster = config.Cluster{} // a bridge for one client is not an instance of a cluster (S-003)
 				return c, nil

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/server"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/cmd/internal/flags"
@@ -107,7 +108,7 @@ that variable, as Authorization: Bearer KEY or X-API-Key: KEY.`,
 					c.Warnings = append(c.Warnings, flags.Misplaced(cmd.Flags(), args)...)
 				}
 			}
-			s.Restart, s.Offer = restart, offer
+			s.Restart, s.Offer = restart, gateway.Offer(offer)
 			limits.Over(cmd.Flags(), &s)
 			if name != "" {
 				s.Name = name

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/stdio"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
 )
 
@@ -26,7 +27,7 @@ func TestIsolation(t *testing.T) {
 		{share: config.ShareAll},
 		{share: config.ShareSession, offer: config.OfferLegacy},
 	} {
-		s := &config.Server{Share: tc.share, Offer: tc.offer}
+		s := &config.Server{ServerSettings: config.ServerSettings{Share: gateway.Share(tc.share), Offer: gateway.Offer(tc.offer)}}
 		if tc.stdio {
 			s.Stdio = &stdio.Config{}
 		}

@@ -275,7 +275,7 @@ func summary(s *config.Server, several bool) []string {
 			Path:   u.Path,
 		}).String()
 	}
-	all := []string{kind, "share: " + s.Share}
+	all := []string{kind, "share: " + string(s.Share)}
 	switch {
 	case several && s.Prefix == "":
 		all = append(all, "no prefix")
@@ -292,7 +292,7 @@ func summary(s *config.Server, several bool) []string {
 		all = append(all, "era: "+s.Era)
 	}
 	if s.Offer == config.OfferLegacy {
-		all = append(all, "offer: "+s.Offer)
+		all = append(all, "offer: "+string(s.Offer))
 	}
 	if s.Revision != "" {
 		all = append(all, "revision: "+s.Revision)

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -106,8 +107,8 @@ func (d *Document) server(location string, headers *Remote, share string) (confi
 	if u, err := url.Parse(location); err == nil && IsURL(location) {
 		name = u.Hostname()
 	}
-	s := config.DefaultServer(nameOf(name), share)
-	s.Share = share // Validate refuses a wrong value
+	s := config.DefaultServer(nameOf(name), gateway.Share(share))
+	s.Share = gateway.Share(share) // Validate refuses a wrong value
 	s.Rest = &rest.Config{
 		OpenAPI:  location,
 		BaseURL:  d.BaseURL,

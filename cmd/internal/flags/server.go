@@ -15,6 +15,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/stdio"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/files"
@@ -42,8 +43,8 @@ func (p *Program) Server(command []string, share string) (config.Server, error) 
 	if p.EnvAll {
 		pass = []string{"*"}
 	}
-	s := config.DefaultServer(commandName(command), share)
-	s.Share = share // even a wrong value, which is refused later
+	s := config.DefaultServer(commandName(command), gateway.Share(share))
+	s.Share = gateway.Share(share) // even a wrong value, which is refused later
 	s.Stdio = &stdio.Config{
 		Command: command[0],
 		Args:    command[1:],
@@ -157,8 +158,8 @@ func (r *Remote) Server(address, share string) (config.Server, error) {
 	if err != nil {
 		return config.Server{}, err
 	}
-	s := config.DefaultServer(urlName(address), share)
-	s.Share = share // even a wrong value, which is refused later
+	s := config.DefaultServer(urlName(address), gateway.Share(share))
+	s.Share = gateway.Share(share) // even a wrong value, which is refused later
 	s.HTTP = &remote.Config{
 		URL:       address,
 		Headers:   own,

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/cmd/internal/terminal"
 	"github.com/mcp-bridge/bridge/config"
 )
@@ -36,7 +37,7 @@ func weightOf(tools []gjson.Result) (w weight) {
 func (c *client) weights(ctx context.Context, listed []gjson.Result) (string, error) {
 	mode, addresses := c.file.ToolsMode, map[string]weight{}
 	var all []gjson.Result
-	for _, other := range []string{config.ToolsAll, config.ToolsSearch} {
+	for _, other := range []gateway.ToolsMode{config.ToolsAll, config.ToolsSearch} {
 		tools := listed
 		if other != mode {
 			changed := *c.file
@@ -49,7 +50,7 @@ func (c *client) weights(ctx context.Context, listed []gjson.Result) (string, er
 				return "", err
 			}
 		}
-		addresses["/mcp?tools="+other] = weightOf(tools)
+		addresses["/mcp?tools="+string(other)] = weightOf(tools)
 		if other == config.ToolsAll {
 			all = tools
 		}

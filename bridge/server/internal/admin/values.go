@@ -10,7 +10,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/strict"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Value is one setting in effect, and its source.
@@ -79,15 +79,15 @@ type values struct {
 
 // fields adds the settings of a struct below a key. If zero is set, the default is in effect where the value is zero.
 func (v *values) fields(key string, value, standard reflect.Value, zero bool) {
-	for f, field := range value.Fields() {
-		below := strict.Key(f)
-		if below == "" || below == "-" || key == "" && below == "servers" {
+	for _, f := range setting.Fields(value.Type()) {
+		below := f.Key
+		if !f.Keyed() || key == "" && below == "servers" {
 			continue
 		}
 		if key != "" {
 			below = key + "." + below
 		}
-		v.walk(below, field, standard.FieldByIndex(f.Index), zero)
+		v.walk(below, value.FieldByIndex(f.Index), standard.FieldByIndex(f.Index), zero)
 	}
 }
 
@@ -99,7 +99,7 @@ func (v *values) walk(key string, value, standard reflect.Value, zero bool) {
 		}
 		value, standard = value.Elem(), reflect.Zero(value.Type().Elem())
 	}
-	if value.Kind() == reflect.Struct && slices.ContainsFunc(strict.Keys(value.Type()), func(k string) bool { return k != "" }) {
+	if value.Kind() == reflect.Struct && len(setting.Keys(value.Type())) > 0 {
 		if off := value.FieldByName("Off"); off.IsValid() && off.Bool() {
 			v.add(Value{Key: key, Value: "off"}, false)
 			return

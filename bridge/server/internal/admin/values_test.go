@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/strict"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 const valuesFile = `listen: 127.0.0.1:${PORT}
@@ -112,7 +112,7 @@ func TestValues(t *testing.T) {
 		}
 	}
 	kinds := []string{"http", "sse", "rest"} // files is of another one
-	for of, keys := range map[string][]string{"": strict.Keys(reflect.TypeFor[config.Config]()), "files": strict.Keys(reflect.TypeFor[config.Server]())} {
+	for of, keys := range map[string][]string{"": setting.Keys(reflect.TypeFor[config.Config]()), "files": setting.Keys(reflect.TypeFor[config.Server]())} {
 		all := asked(t, c, of)
 		for _, key := range keys {
 			shown := slices.ContainsFunc(sortedKeys(all), func(k string) bool { return k == key || strings.HasPrefix(k, key+".") })

@@ -63,25 +63,29 @@ func NewTunnelSessions(t TunnelSessionOptions) *TunnelSessions {
 		forward = append(forward, bridge.Forward{From: name, To: name})
 	}
 	s.g = gateway.New(gateway.Options{
-		Log:          t.Log.With("inner", true),
-		Sessions:     session.NewMemory(maxTunnels),
-		SessionIdle:  vanishedAfter,
-		MaxBytes:     t.MaxBytes,
-		MaxLanes:     maxTunnels,
-		MaxCalls:     maxTunnels,
-		PerPrincipal: limits.PerPrincipal{Sessions: maxTunnels, Calls: maxTunnels},
+		Log:      t.Log.With("inner", true),
+		Sessions: session.NewMemory(maxTunnels),
+		Common: gateway.Common{
+			SessionIdle:  vanishedAfter,
+			PerPrincipal: limits.PerPrincipal{Sessions: maxTunnels, Calls: maxTunnels},
+		},
+		MaxBytes: t.MaxBytes,
+		MaxLanes: maxTunnels,
+		MaxCalls: maxTunnels,
 		Servers: []gateway.ServerOptions{{
 			Name:          "shared",
 			Adapter:       t.Adapter,
 			EndWithServer: true,
 			Idle:          -1,
-			Handshake:     time.Hour,
-			MaxLanes:      maxTunnels,
-			Forward:       forward,
-			Limits:        limits.Options{Calls: maxTunnels},
-			Breaker:       breaker.Options{Off: true},
-			Cache:         cache.Options{Off: true},
-			Retry:         retry.Options{Off: true},
+			ServerSettings: gateway.ServerSettings{
+				HandshakeTimeout: time.Hour,
+				MaxChildren:      maxTunnels,
+				Limits:           limits.Options{Calls: maxTunnels},
+				Breaker:          breaker.Options{Off: true},
+				Cache:            cache.Options{Off: true},
+				Retry:            retry.Options{Off: true},
+			},
+			Forward: forward,
 		}},
 	})
 	s.sessions = streamable.New(s.g, streamable.Options{Log: t.Log, MaxMessage: t.MaxMessage})
