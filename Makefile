@@ -36,7 +36,7 @@ export GORACE ?= atexit_sleep_ms=0
 VERSION   ?=
 PLATFORMS ?=
 
-.PHONY: help demo build dist check format tidy test vet lint integration packages soak fuzz bench programs gotestsum shots
+.PHONY: help demo build dist check format tidy test vet lint integration packages soak mutants fuzz bench programs gotestsum shots
 
 help: ## list what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "%-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -129,6 +129,11 @@ soak: ## everything in full, for an hour and more: all pairings and suites, larg
 	@$(MAKE) packages ALWAYS=1
 	@$(MAKE) fuzz FUZZTIME=300x
 	@$(MAKE) bench ONCE=1
+	@$(MAKE) mutants
+
+# UPDATE=1 tries all mutants, and writes the list.
+mutants: ## breaks the core in thousands of ways, which the tests must notice
+	@export $(QUICK) && $(GO) run ./integration/mutants $(if $(UPDATE),-update)
 
 # The awk program turns go's lines, BenchmarkCall/WAY/SIZE, into rows.
 # ONCE=1 makes each call once, with the build of the tests: it shows no figures, only
