@@ -31,14 +31,29 @@ type stage struct {
 	talks   func(bridge.Client)
 	silent  map[*link]bool // those that answer no ping
 
-	wg     sync.WaitGroup
-	mu     sync.Mutex // guards the rest
-	opened int
-	closed int
-	calls  int
-	pings  int
-	gone   int
-	health []string
+	wg sync.WaitGroup
+	mu sync.Mutex // guards counted
+	counted
+}
+
+// counted is what has happened so far.
+type counted struct {
+	opened, closed, calls, pings, gone int
+	health                             []string
+}
+
+// n returns what has happened, when all is quiet.
+func (s *stage) n() counted {
+	synctest.Wait()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.counted
+}
+
+// sleep lets time pass, and waits for all that happens meanwhile.
+func (s *stage) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
 }
 
 // link is a connection.
@@ -126,15 +141,27 @@ func (s *stage) Open(ctx context.Context, _ *bridge.Caller) (func(), error) {
 		select {
 		case <-s.hold:
 		case <-ctx.Done():
-			return func() { s.closed++ }, context.Cause(ctx)
+			return s.close, context.Cause(ctx)
 		}
 	}
-	return func() { s.closed++ }, s.broken
+	return s.close, s.broken
+}
+
+func (s *stage) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed++
 }
 
 // RecordFailure and Works implement Health.
-func (s *stage) RecordFailure(why error) { s.health = append(s.health, why.Error()) }
-func (s *stage) Works()                  { s.health = append(s.health, "works") }
+func (s *stage) RecordFailure(why error) { s.note(why.Error()) }
+func (s *stage) Works()                  { s.note("works") }
+
+func (s *stage) note(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.health = append(s.health, what)
+}
 
 // play runs f in a bubble with a breaker.
 func play(t *testing.T, o Options, server Server, f func(s *stage)) {
@@ -224,8 +251,8 @@ func TestBreakerCounts(t *testing.T) {
 			for range 10 {
 				_ = s.call(up)
 			}
-			if open := s.b.Shut(); open != tc.calls || open && s.calls != 3 {
-				t.Errorf("%s: open: %v after %d calls", tc.name, open, s.calls)
+			if open := s.b.Shut(); open != tc.calls || open && s.n().calls != 3 {
+				s.t.Errorf("%s: open: %v after %d calls", tc.name, open, s.n().calls)
 			}
 		})
 		play(t, Options{Failures: 3}, Server{}, func(s *stage) {
@@ -235,7 +262,7 @@ func TestBreakerCounts(t *testing.T) {
 				_, _, _ = s.connect("", true)
 			}
 			if open := s.b.Shut(); open != tc.openings || open && n != 3 {
-				t.Errorf("%s: open: %v after %d openings", tc.name, open, n)
+				s.t.Errorf("%s: open: %v after %d openings", tc.name, open, n)
 			}
 		})
 	}
@@ -259,20 +286,20 @@ func TestBreakerRefusal(t *testing.T) {
 			s.fault = tc.err
 			from := &bridge.Caller{Principal: tc.principal}
 			_, _ = up.Call(s.t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", nil), From: from})
-			time.Sleep(500 * time.Millisecond)
+			s.sleep(500 * time.Millisecond)
 			_, err := up.Call(s.t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", nil), From: from})
 			e, ok := errors.AsType[*bridge.Error](err)
 			if !ok || !errors.Is(err, bridge.ErrOpen) || e.After != 6500*time.Millisecond || e.Server != "fake" {
-				t.Fatalf("refused with %#v", err)
+				s.t.Fatalf("refused with %#v", err)
 			}
 			if want := "it keeps failing " + tc.want + "; next attempt in 7 s"; e.Public != want {
-				t.Errorf("refused with %q, want %q", e.Public, want)
+				s.t.Errorf("refused with %q, want %q", e.Public, want)
 			}
-			if st := s.b.Status(); st.Again.Sub(st.Since) != 7*time.Second || len(s.health) != 1 || s.b.Left() != e.After {
-				t.Errorf("%+v, health %q", st, s.health)
+			if st := s.b.Status(); st.Again.Sub(st.Since) != 7*time.Second || len(s.n().health) != 1 || s.b.Left() != e.After {
+				s.t.Errorf("%+v, health %q", st, s.n().health)
 			}
 			if err := up.Notify(s.t.Context(), nil); err != nil {
-				t.Errorf("a notification is refused: %v", err)
+				s.t.Errorf("a notification is refused: %v", err)
 			}
 		})
 	}
@@ -289,10 +316,10 @@ func TestBreakerKinds(t *testing.T) {
 		s.is("open", 1)
 		_, _, err := s.connect("", true)
 		if e, ok := errors.AsType[*bridge.Error](err); !ok || !strings.HasPrefix(e.Public, "it is down: it failed; next") {
-			t.Errorf("an opening: %v", err)
+			s.t.Errorf("an opening: %v", err)
 		}
 		if err := s.call(up); err != nil {
-			t.Errorf("a call: %v", err)
+			s.t.Errorf("a call: %v", err)
 		}
 		s.fault = failure(bridge.ErrLost)
 		for range 3 {
@@ -300,16 +327,16 @@ func TestBreakerKinds(t *testing.T) {
 		}
 		s.is("open", 2)
 		if err := s.call(up); !errors.Is(err, bridge.ErrOpen) {
-			t.Errorf("a call: %v", err)
+			s.t.Errorf("a call: %v", err)
 		}
 		s.fault = nil
-		time.Sleep(5 * time.Second)
-		if err := s.call(up); err != nil || s.pings != 1 {
-			t.Errorf("after the pause: %v, %d pings", err, s.pings)
+		s.sleep(5 * time.Second)
+		if err := s.call(up); err != nil || s.n().pings != 1 {
+			s.t.Errorf("after the pause: %v, %d pings", err, s.n().pings)
 		}
 		s.is("closed", 2)
-		if got := s.health[len(s.health)-1]; got != "works" {
-			t.Errorf("health %q", s.health)
+		if got := s.n().health[len(s.n().health)-1]; got != "works" {
+			s.t.Errorf("health %q", s.n().health)
 		}
 	})
 }
@@ -324,32 +351,33 @@ func TestBreakerProbe(t *testing.T) {
 		s.fault, s.silent[l], s.broken = nil, true, failure(bridge.ErrUnavailable)
 		for i, pause := range []time.Duration{5, 10, 20, 40, 80, 120, 120} {
 			if left := s.b.Left(); left != pause*time.Second {
-				t.Fatalf("probe %d: %v are left", i, left)
+				s.t.Fatalf("probe %d: %v are left", i, left)
 			}
-			time.Sleep(pause * time.Second)
+			s.sleep(pause * time.Second)
 			began := time.Now()
 			var wg sync.WaitGroup
 			for range 20 {
 				wg.Go(func() {
 					if err := s.call(up); !errors.Is(err, bridge.ErrOpen) {
-						t.Errorf("probe %d: %v", i, err)
+						s.t.Errorf("probe %d: %v", i, err)
 					}
 				})
 			}
-			time.Sleep(time.Second)
+			s.sleep(time.Second)
 			s.is("half-open", 1)
 			if s.b.Left() != 0 {
-				t.Errorf("%v are left during a probe", s.b.Left())
+				s.t.Errorf("%v are left during a probe", s.b.Left())
 			}
 			wg.Wait()
-			if took := time.Since(began); took != patience || s.pings != i+1 || s.opened != i+1 || s.closed != i+1 || s.calls != 1 {
-				t.Errorf("probe %d took %v: %d pings, %d opened, %d closed, %d calls", i, took, s.pings, s.opened, s.closed, s.calls)
+			synctest.Wait()
+			if took := time.Since(began); took != patience || s.n().pings != i+1 || s.n().opened != i+1 || s.n().closed != i+1 || s.n().calls != 1 {
+				s.t.Errorf("probe %d took %v: %d pings, %d opened, %d closed, %d calls", i, took, s.n().pings, s.n().opened, s.n().closed, s.n().calls)
 			}
 		}
 		s.silent[l] = false
-		time.Sleep(2 * time.Minute)
-		if err := s.call(up); err != nil || s.opened != 7 {
-			t.Errorf("after a ping that was answered: %v, %d opened", err, s.opened)
+		s.sleep(2 * time.Minute)
+		if err := s.call(up); err != nil || s.n().opened != 7 {
+			s.t.Errorf("after a ping that was answered: %v, %d opened", err, s.n().opened)
 		}
 	})
 }
@@ -361,52 +389,52 @@ func TestBreakerProbeOpens(t *testing.T) {
 		_, _, _ = s.connect("", true)
 		from := &bridge.Caller{}
 		if err := s.b.Pass(s.t.Context(), from); !errors.Is(err, bridge.ErrOpen) {
-			t.Errorf("before the pause is over: %v", err)
+			s.t.Errorf("before the pause is over: %v", err)
 		}
-		time.Sleep(5 * time.Second)
+		s.sleep(5 * time.Second)
 		for i := range 20 {
 			began := time.Now()
 			err := s.b.Pass(s.t.Context(), from)
 			if took := time.Since(began); !errors.Is(err, bridge.ErrOpen) || took != max(0, patience-time.Duration(i)*6*time.Second) {
-				t.Fatalf("caller %d waited %v: %v", i, took, err)
+				s.t.Fatalf("caller %d waited %v: %v", i, took, err)
 			}
 			if e, _ := errors.AsType[*bridge.Error](err); i < 9 && !strings.HasSuffix(e.Public, "next attempt right now") {
-				t.Errorf("caller %d: %v", i, err)
+				s.t.Errorf("caller %d: %v", i, err)
 			}
 			if i == 8 {
 				break
 			}
-			time.Sleep(time.Second)
+			s.sleep(time.Second)
 		}
 		gone, cancel := context.WithCancelCause(s.t.Context())
 		cancel(bridge.ErrCancelled)
-		if err := s.b.Pass(gone, from); err == nil || s.opened != 1 {
-			t.Errorf("a caller that left: %v, %d probes", err, s.opened)
+		if err := s.b.Pass(gone, from); err == nil || s.n().opened != 1 {
+			s.t.Errorf("a caller that left: %v, %d probes", err, s.n().opened)
 		}
-		time.Sleep(time.Minute)
+		s.sleep(time.Minute)
 		s.is("open", 1)
 		close(s.hold)
 		s.hold, s.broken = nil, nil
-		time.Sleep(10 * time.Second)
-		if err := s.b.Pass(s.t.Context(), from); err != nil || s.closed != 2 {
-			t.Errorf("an opening that succeeds: %v; %d closed", err, s.closed)
+		s.sleep(10 * time.Second)
+		if err := s.b.Pass(s.t.Context(), from); err != nil || s.n().closed != 2 {
+			s.t.Errorf("an opening that succeeds: %v; %d closed", err, s.n().closed)
 		}
 		s.is("closed", 1)
 		s.broken = failure(bridge.ErrUnavailable)
 		_, _, _ = s.connect("", true)
-		time.Sleep(5 * time.Second)
+		s.sleep(5 * time.Second)
 		s.stopped = true
 		if err := s.b.Pass(s.t.Context(), from); !errors.Is(err, bridge.ErrShutdown) {
-			t.Errorf("while the bridge stops: %v", err)
+			s.t.Errorf("while the bridge stops: %v", err)
 		}
 		s.stopped, s.broken = false, bridge.ErrOverloaded
 		if err := s.b.Pass(s.t.Context(), from); !errors.Is(err, bridge.ErrOpen) || s.b.Left() != 5*time.Second {
-			t.Errorf("a probe that says nothing: %v, %v are left", err, s.b.Left())
+			s.t.Errorf("a probe that says nothing: %v, %v are left", err, s.b.Left())
 		}
-		time.Sleep(5 * time.Second)
+		s.sleep(5 * time.Second)
 		s.broken = failure(bridge.ErrRejected)
 		if err := s.b.Pass(s.t.Context(), from); err != nil {
-			t.Errorf("a server that refuses the probe works: %v", err)
+			s.t.Errorf("a server that refuses the probe works: %v", err)
 		}
 	})
 }
@@ -443,11 +471,11 @@ func TestBreakerHung(t *testing.T) {
 			s.fault = failure(bridge.ErrTimeout)
 			_ = s.call(up)
 			s.fault, s.silent[l], s.broken = nil, true, tc.broken
-			time.Sleep(5 * time.Second)
+			s.sleep(5 * time.Second)
 			_ = s.b.Pass(s.t.Context(), &bridge.Caller{})
-			time.Sleep(10 * time.Second)
-			if st := s.b.Status(); st.State != tc.state || s.opened != tc.opened || s.gone != tc.gone || s.pings != tc.ping {
-				t.Errorf("%s: %s, %d opened, %d given up, %d pings", tc.name, st.State, s.opened, s.gone, s.pings)
+			s.sleep(10 * time.Second)
+			if st := s.b.Status(); st.State != tc.state || s.n().opened != tc.opened || s.n().gone != tc.gone || s.n().pings != tc.ping {
+				s.t.Errorf("%s: %s, %d opened, %d given up, %d pings", tc.name, st.State, s.n().opened, s.n().gone, s.n().pings)
 			}
 			<-done
 		})
@@ -467,16 +495,16 @@ func TestBreakerPings(t *testing.T) {
 		s.silent[over], s.silent[closed], s.silent[busy] = true, true, true
 		s.fault = failure(bridge.ErrLost)
 		_ = s.call(up)
-		time.Sleep(5 * time.Second)
-		if s.fault = nil; s.call(up) != nil || s.pings != 1 {
-			t.Errorf("%d pings", s.pings)
+		s.sleep(5 * time.Second)
+		if s.fault = nil; s.call(up) != nil || s.n().pings != 1 {
+			s.t.Errorf("%d pings", s.n().pings)
 		}
 		s.silent[idle], s.silent[busy], idle.over = true, false, true
 		s.fault = failure(bridge.ErrLost)
 		_ = s.call(up)
-		time.Sleep(5 * time.Second)
-		if s.fault = nil; s.call(up) != nil || s.pings != 2 || s.opened != 0 {
-			t.Errorf("%d pings, %d opened", s.pings, s.opened)
+		s.sleep(5 * time.Second)
+		if s.fault = nil; s.call(up) != nil || s.n().pings != 2 || s.n().opened != 0 {
+			s.t.Errorf("%d pings, %d opened", s.n().pings, s.n().opened)
 		}
 	})
 }
@@ -511,10 +539,10 @@ func TestBreakerSlow(t *testing.T) {
 				_ = s.call(up)
 			}
 			if s.b.Shut() != tc.open {
-				t.Errorf("%s: %+v", tc.name, s.b.Status())
+				s.t.Errorf("%s: %+v", tc.name, s.b.Status())
 			}
 			if tc.slow > 0 && tc.open && s.b.Status().Why.Error() != "server fake: it answers too slowly" {
-				t.Errorf("%s: %v", tc.name, s.b.Status().Why)
+				s.t.Errorf("%s: %v", tc.name, s.b.Status().Why)
 			}
 		})
 	}
@@ -545,7 +573,7 @@ func TestBreakerOneLoss(t *testing.T) {
 			}
 			wg.Wait()
 			if s.b.Shut() != tc.open {
-				t.Errorf("%s: %+v", tc.name, s.b.Status())
+				s.t.Errorf("%s: %+v", tc.name, s.b.Status())
 			}
 		})
 	}
@@ -574,11 +602,11 @@ func TestBreakerSet(t *testing.T) {
 		ctx, leave := context.WithCancelCause(s.t.Context())
 		opened, err := s.b.Opening(ctx, &bridge.Caller{}, true)
 		if err != nil {
-			t.Fatal(err)
+			s.t.Fatal(err)
 		}
 		leave(bridge.ErrCancelled)
 		if up := opened(nil, nil, failure(bridge.ErrTimeout)); up != nil {
-			t.Error("there is a connection")
+			s.t.Error("there is a connection")
 		}
 		s.is("closed", 0)
 		s.b.Set(Options{Failures: 2})
@@ -590,12 +618,12 @@ func TestBreakerSet(t *testing.T) {
 		s.b.Set(Options{Off: true})
 		s.is("off", 1)
 		if err := s.b.Pass(s.t.Context(), &bridge.Caller{}); err != nil || s.b.Force(&Force{Open: true}) {
-			t.Errorf("off: %v", err)
+			s.t.Errorf("off: %v", err)
 		}
 		s.b.Set(Options{})
 		s.b.Force(&Force{Open: true, Since: time.Now(), Until: time.Now().Add(time.Hour)})
 		if err := s.b.Pass(s.t.Context(), &bridge.Caller{}); s.b.Forced() == nil || !strings.Contains(err.Error(), "an operator has stopped calls to it; next attempt in 3600 s") {
-			t.Errorf("forced: %v", err)
+			s.t.Errorf("forced: %v", err)
 		}
 	})
 }
