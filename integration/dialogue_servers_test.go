@@ -82,6 +82,10 @@ func (c *dialogueConn) stream(id string) chan string {
 // ServeHTTP implements http.Handler.
 func (d *dialogueServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
+	if d.s.Down() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
 	id := r.Header.Get("Mcp-Session-Id") + r.URL.Query().Get("session")
 	d.mu.Lock()
 	c := d.conns[id]

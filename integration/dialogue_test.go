@@ -64,10 +64,19 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 		if !slices.Contains(transportsOf(s.Revision()), upstream) {
 			return nil
 		}
+		settings := gateway.ServerSettings{
+			Share:           gateway.Share(d.Options["share"]),
+			Ping:            d.Duration("ping"),
+			StartsPerMinute: d.Number("starts"),
+			RestartMaxPause: d.Duration("max_pause"),
+		}
+		settings.Breaker.Off = true
 		o.Servers = append(o.Servers, gateway.ServerOptions{
-			Name:    s.Name,
-			Adapter: dialogueAdapter(t, s, upstream),
-			Share:   gateway.Share(d.Options["share"]),
+			Name:           s.Name,
+			Adapter:        dialogueAdapter(t, s, upstream),
+			Idle:           d.Duration("idle"),
+			EndWithServer:  d.Options["restart"] == "no",
+			ServerSettings: settings,
 		})
 	}
 	if len(d.Servers) == 1 {

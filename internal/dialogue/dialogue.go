@@ -4,8 +4,8 @@
 //
 // A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
 //
-//	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows "connects" to servers;
-//	                                     with streams=yes a server has a stream for each call in memory, too
+//	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows what
+//	                                     connects and closes, and show=pings shows pings, which are not answered then; with streams=yes a server has a stream for each call in memory, too
 //	-- server NAME REVISION --           a server, and its capabilities; later: what it is from the next connection on
 //	-- client NAME REVISION PRINCIPAL -- a client, and its capabilities; PRINCIPAL may be missing. A client of a legacy
 //	                                     revision makes its handshake: the answer is "init result …"
@@ -20,11 +20,13 @@
 //	ID result RESULT         the answer that a client got, or ID error ERROR
 //	on ID METHOD PARAMS      a notification that a client got for its subscription ID
 //	ask METHOD PARAMS        a request of a server
-//	answer METHOD RESULT     answers the oldest open request of that method, or fail METHOD ERROR
+//	answer METHOD RESULT     answers the oldest open request of that method, or fail METHOD ERROR; if there is none, the
+//	                         oldest that was cancelled
 //	cancel ID                a client cancels its request; the server gets cancel METHOD
 //	withdraw METHOD          a server cancels the newest of its requests of that method; the client gets the same
 //	about NAME …             what a server writes is about the open call of the tool NAME
 //	dies                     the connection of a server ends
+//	down                     no connection to the server can be opened, until up
 //	gone                     a client's session ends by itself; over a transport, that is not compared
 //	ends                     a client ends its session
 //
@@ -44,6 +46,7 @@ import (
 	"regexp"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -181,7 +184,7 @@ func (d *Dialogue) declare() []txtar.File {
 				d.Options[name] = value
 			}
 		case words[0] == "server" && len(words) == 3:
-			s := &Server{Name: words[1], Streams: d.Options["streams"] != "", shows: d.Options["show"] == "connections"}
+			s := &Server{Name: words[1], Streams: d.Options["streams"] != "", shows: d.Options["show"]}
 			s.become(words[2], orObject(body))
 			d.Servers = append(d.Servers, s)
 		default:
@@ -199,6 +202,18 @@ func (d *Dialogue) ClientRevisions() (all []string) {
 		}
 	}
 	return all
+}
+
+// Duration returns an option that is a duration; 0 if it is missing.
+func (d *Dialogue) Duration(option string) time.Duration {
+	v, _ := time.ParseDuration(d.Options[option])
+	return v
+}
+
+// Number returns an option that is a number; 0 if it is missing.
+func (d *Dialogue) Number(option string) int {
+	n, _ := strconv.Atoi(d.Options[option])
+	return n
 }
 
 func orObject(text string) string {

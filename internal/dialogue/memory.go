@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"sync"
 
@@ -30,6 +31,9 @@ var _ bridge.Adapter = (*Server)(nil)
 
 // Open implements bridge.Adapter.
 func (s *Server) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	if s.Down() {
+		return nil, &bridge.Error{Server: s.Name, Kind: bridge.ErrUnavailable, Public: "it is down"}
+	}
 	u := &Upstream{s: s, rest: rest, queue: make(chan func(), 1<<12), done: make(chan struct{})}
 	u.Conn = conn.New(s.Name, u, rest, conn.Timeouts{})
 	u.peer = s.Connect(u.say, u.die)
@@ -230,9 +234,12 @@ type listening struct {
 	id string
 }
 
+// theirs matches the id of the subscription at the server.
+var theirs = regexp.MustCompile(`"io\.modelcontextprotocol/subscriptionId":\d+,?`)
+
 // Notify implements bridge.Client. It adds the id of the subscription, as sessions do.
 func (l listening) Notify(m *jsonrpc.Message) {
-	params := era.Inject(m.Whole(), []byte(`"io.modelcontextprotocol/subscriptionId":`+l.id))
+	params := era.Inject(theirs.ReplaceAll(m.Whole(), nil), []byte(`"io.modelcontextprotocol/subscriptionId":`+l.id))
 	l.c.Hear(message("", m.Method, string(params)))
 }
 

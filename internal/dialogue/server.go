@@ -20,10 +20,12 @@ type Server struct {
 
 	mu     sync.Mutex // guards the rest
 	offer  offer
-	shows  bool // that it is connected
+	shows  string // connections or pings
+	down   bool   // no connection can be opened
 	conns  []*Conn
 	got    []string
 	open   []request // of the bridge, the oldest first
+	former []request // that the bridge has cancelled
 	asked  []request // of the server
 	asks   int
 	tokens []string // progress tokens of the bridge
@@ -69,10 +71,20 @@ func (s *Server) Connect(say func(line, about string), end func()) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
-	if s.shows {
+	if s.shown("connections") {
 		s.got = append(s.got, "connects")
 	}
 	return c
+}
+
+// shown reports whether the dialogue shows that of the server.
+func (s *Server) shown(what string) bool { return s.shows == what }
+
+// Down reports whether no connection can be opened.
+func (s *Server) Down() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.down
 }
 
 // Greeting returns the result of the server's handshake.
@@ -95,7 +107,7 @@ func (c *Conn) Take(line string) {
 	switch {
 	case greets:
 		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, id, c.s.Greeting()), id)
-	case method == "ping":
+	case method == "ping" && !c.s.shown("pings"):
 		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id), id)
 	case method == "server/discover" || method == "initialize":
 		c.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, id), id)
@@ -146,7 +158,10 @@ func (c *Conn) Cancelled(id string) {
 	if i < 0 {
 		return // answered meanwhile
 	}
-	c.s.got = append(c.s.got, "cancel "+c.s.open[i].method)
+	if c.s.open[i].method != "ping" { // which the bridge gives up together with the connection
+		c.s.got = append(c.s.got, "cancel "+c.s.open[i].method)
+	}
+	c.s.former = append(c.s.former, c.s.open[i])
 	c.s.open = slices.Delete(c.s.open, i, i+1)
 }
 
@@ -154,8 +169,17 @@ func (c *Conn) Cancelled(id string) {
 func (c *Conn) Closed() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
+	if slices.Contains(c.s.conns, c) && c.s.shown("connections") {
+		c.s.got = append(c.s.got, "closes")
+	}
+	c.gone()
+}
+
+// gone forgets the connection. The caller holds s.mu.
+func (c *Conn) gone() {
 	c.s.conns = slices.DeleteFunc(c.s.conns, func(o *Conn) bool { return o == c })
 	c.s.open = slices.DeleteFunc(c.s.open, func(r request) bool { return r.on == c })
+	c.s.former = slices.DeleteFunc(c.s.former, func(r request) bool { return r.on == c })
 	c.s.asked = slices.DeleteFunc(c.s.asked, func(r request) bool { return r.on == c })
 }
 
@@ -189,6 +213,9 @@ func (s *Server) write(line string) error {
 	})
 	say, text, about, err := s.says(line, about)
 	s.mu.Unlock()
+	if err == nil && strings.Contains(line, "{id ") {
+		return fmt.Errorf("no such request is open")
+	}
 	if err == nil {
 		say(text, about)
 	}
@@ -199,6 +226,10 @@ func (s *Server) write(line string) error {
 func (s *Server) says(line, about string) (say func(line, about string), text, on string, err error) {
 	verb, rest, _ := strings.Cut(line, " ")
 	method, payload, _ := strings.Cut(rest, " ")
+	if line == "down" || line == "up" {
+		s.down = line == "down"
+		return func(string, string) {}, "", "", nil
+	}
 	if len(s.conns) == 0 {
 		return nil, "", "", fmt.Errorf("it has no connection")
 	}
@@ -212,14 +243,20 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 		say, text, _, err = s.says(payload, "")
 		return say, text, s.open[i].id, err
 	case "dies":
-		return func(string, string) { newest.Closed(); newest.end() }, "", "", nil
+		newest.gone()
+		return func(string, string) { newest.end() }, "", "", nil
 	case "answer", "fail":
-		i := slices.IndexFunc(s.open, func(r request) bool { return r.method == method })
+		from := &s.open
+		is := func(r request) bool { return r.method == method }
+		if !slices.ContainsFunc(s.open, is) {
+			from = &s.former
+		}
+		i := slices.IndexFunc(*from, is)
 		if i < 0 {
 			return nil, "", "", fmt.Errorf("no request %s is open", method)
 		}
-		r := s.open[i]
-		s.open = slices.Delete(s.open, i, i+1)
+		r := (*from)[i]
+		*from = slices.Delete(*from, i, i+1)
 		return r.on.say, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,%q:%s}`, r.id, member(verb), payload), r.id, nil
 	case "ask":
 		s.asks++
