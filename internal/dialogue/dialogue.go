@@ -5,7 +5,8 @@
 // A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
 //
 //	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows what
-//	                                     connects and closes, and show=pings shows pings, which are not answered then; with streams=yes a server has a stream for each call in memory, too
+//	                                     connects to servers, show=life what closes, too, and show=pings pings, which are not
+//	                                     answered then; with streams=yes a server has a stream for each call in memory, too
 //	-- server NAME REVISION --           a server, and its capabilities; later: what it is from the next connection on
 //	-- client NAME REVISION PRINCIPAL -- a client, and its capabilities; PRINCIPAL may be missing. A client of a legacy
 //	                                     revision makes its handshake: the answer is "init result …"

@@ -20,7 +20,7 @@ type Server struct {
 
 	mu     sync.Mutex // guards the rest
 	offer  offer
-	shows  string // connections or pings
+	shows  string // connections, life or pings
 	down   bool   // no connection can be opened
 	conns  []*Conn
 	got    []string
@@ -71,7 +71,7 @@ func (s *Server) Connect(say func(line, about string), end func()) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
-	if s.shown("connections") {
+	if s.shown("connections") || s.shown("life") {
 		s.got = append(s.got, "connects")
 	}
 	return c
@@ -169,7 +169,7 @@ func (c *Conn) Cancelled(id string) {
 func (c *Conn) Closed() {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
-	if slices.Contains(c.s.conns, c) && c.s.shown("connections") {
+	if slices.Contains(c.s.conns, c) && c.s.shown("life") {
 		c.s.got = append(c.s.got, "closes")
 	}
 	c.gone()
