@@ -14,12 +14,9 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/internal/subscribe"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
-
-const maxInterests = 2 * subscribe.MaxSubscriptions // of one subscription, as package lane has it
 
 // keepsOne is a server on a wire without streams that keeps one subscription for
 // the connection, as servers by the Go SDK do: a newer one takes the place of an
@@ -105,14 +102,6 @@ func (k *keepsOne) change(what, method, params string) {
 
 func (k *keepsOne) tools() { k.change("toolsListChanged", "tools/list_changed", "") }
 
-// asked returns the filters that the server was asked for, when all is quiet.
-func (k *keepsOne) asked() []string {
-	synctest.Wait()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.filters
-}
-
 // hears has a client listen.
 func hears(t *testing.T, g *gateway, id int, filter string) *visiting {
 	t.Helper()
@@ -164,185 +153,6 @@ func TestJointOfSlowServer(t *testing.T) {
 		if k.most != 1 {
 			t.Errorf("%d subscriptions at once", k.most)
 		}
-	})
-}
-
-// R-143, R-144, R-146, R-149: those who listen over a wire without streams share
-// one subscription at the server, and each hears what it has asked for.
-func TestJoint(t *testing.T) {
-	for _, silent := range []bool{false, true} {
-		k := newKeepsOne()
-		k.silent = silent
-		endsIn := endsIn
-		if silent { // for the first time
-			endsIn = 5 * time.Second
-		}
-		run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-			tell := func(v *visiting, id int, want string) {
-				t.Helper()
-				if got := told(t, v, id); got != want {
-					t.Errorf("%d was told %q, want %q", id, got, want)
-				}
-			}
-			began := time.Now()
-			first := hears(t, g, 1, tellsTools)
-			synctest.Wait()
-			if took := time.Since(began); took != 0 {
-				t.Errorf("the first one has to wait for %v", took)
-			}
-			tell(first, 1, `subscriptions/acknowledged {"toolsListChanged":true}`)
-
-			// What is heard of already changes nothing.
-			second := hears(t, g, 2, tellsTools)
-			tell(second, 2, `subscriptions/acknowledged {"toolsListChanged":true}`)
-			same(t, "filters", k.asked(), []string{`{` + tellsTools + `}`})
-
-			// Whoever wants more gets it, and those before hear of what they may have missed.
-			third := hears(t, g, 3, `"resourceSubscriptions":["x:b","x:a"]`)
-			fourth := hears(t, g, 4, `"resourceSubscriptions":["x:a"],"promptsListChanged":true,`+tellsTools)
-			time.Sleep(gatherFor + endsIn)
-			tell(first, 1, "tools/list_changed")
-			tell(second, 2, "tools/list_changed")
-			tell(third, 3, `subscriptions/acknowledged {"resourceSubscriptions":["x:a","x:b"]}`)
-			tell(fourth, 4, `subscriptions/acknowledged {"promptsListChanged":true,"resourceSubscriptions":["x:a"],"toolsListChanged":true}`)
-			same(t, "filters", k.asked()[1:], []string{`{"promptsListChanged":true,"resourceSubscriptions":["x:a","x:b"],"toolsListChanged":true}`})
-
-			// When one leaves the others hear what they did.
-			second.cancel(nil)
-			<-second.done
-			k.tools()
-			k.change("x:a", "resources/updated", `,"uri":"x:a/part"`)
-			k.change("x:b", "resources/updated", `,"uri":"x:b"`)
-			tell(first, 1, "tools/list_changed")
-			tell(third, 3, "resources/updated x:a/part, resources/updated x:b")
-			tell(fourth, 4, "tools/list_changed, resources/updated x:a/part")
-			k.change("x:b", "resources/updated", `,"uri":"X:B"`) // written otherwise
-			k.change("x:b", "message", `,"level":"info"`)
-			tell(first, 1, "")
-			tell(third, 3, "resources/updated X:B")
-			tell(fourth, 4, "resources/updated X:B")
-
-			// The last ones end it. Another one begins while it has not ended at the server.
-			k.lag = func() time.Duration { return 500 * time.Millisecond }
-			for _, v := range []*visiting{first, third, fourth} {
-				v.cancel(nil)
-				<-v.done
-			}
-			last := hears(t, g, 5, tellsTools)
-			time.Sleep(endsIn)
-			tell(last, 5, `subscriptions/acknowledged {"toolsListChanged":true}`)
-			k.tools()
-			tell(last, 5, "tools/list_changed")
-			same(t, "filters", k.asked()[2:], []string{`{` + tellsTools + `}`})
-
-			// The loss of the connection interrupts all.
-			k.w.die()
-			time.Sleep(time.Minute)
-			tell(last, 5, "tools/list_changed")
-			k.tools()
-			tell(last, 5, "tools/list_changed")
-			if k.most != 1 || last.over() {
-				t.Errorf("%d subscriptions at once; it has ended: %t", k.most, last.over())
-			}
-			k.end(k.w, k.heard["toolsListChanged"]) // by itself
-			if k.silent {
-				last.cancel(nil)
-				<-last.done
-				return
-			}
-			<-last.done
-			bridgetest.Contains(t, last.answer, `"resultType":"complete"`)
-		})
-	}
-}
-
-// What the server refuses is refused to those who have asked for it. Those who
-// listened before go on.
-func TestJointRefused(t *testing.T) {
-	k := newKeepsOne()
-	k.refuse = "x:no"
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-		bad := []*visiting{hears(t, g, 1, `"resourceSubscriptions":["x:no"]`), hears(t, g, 2, `"resourceSubscriptions":["x:no"],`+tellsTools)}
-		good := hears(t, g, 3, tellsTools)
-		if got := told(t, good, 3); !strings.HasPrefix(got, "subscriptions/acknowledged") {
-			t.Errorf("it was told %q", got)
-		}
-		bad = append(bad, hears(t, g, 4, `"resourceSubscriptions":["x:no"]`))
-		also := hears(t, g, 5, `"resourceSubscriptions":["x:a"]`)
-		time.Sleep(time.Second)
-		bridgetest.Contains(t, told(t, good, 3), "tools/list_changed")
-		if got := told(t, also, 5); !strings.HasPrefix(got, `subscriptions/acknowledged {"resourceSubscriptions":["x:a"]}`) {
-			t.Errorf("it was told %q", got)
-		}
-		for _, v := range bad {
-			<-v.done
-			bridgetest.Contains(t, v.answer, `"code":-32601,"message":"no x:no"`)
-		}
-		k.tools()
-		if got := told(t, good, 3); got != "tools/list_changed" || good.over() || also.over() {
-			t.Errorf("it was told %q, and is over: %t, %t", got, good.over(), also.over())
-		}
-
-		// When those who were heard of are refused, all are told.
-		k.refuse = "toolsListChanged"
-		more := hears(t, g, 6, `"resourceSubscriptions":["x:b"]`)
-		for _, v := range []*visiting{good, also, more} {
-			<-v.done
-			bridgetest.Contains(t, v.answer, `"code":-32601,"message":"no toolsListChanged"`)
-		}
-	})
-	k = newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, g, era.Listen, `"notifications":[]`), `"code":-32602`, "params.notifications must be an object")
-		many := ""
-		for i := range maxInterests {
-			many += fmt.Sprintf(`"x%d":1,`, i)
-		}
-		bridgetest.Contains(t, visitor{}.call(t, g, era.Listen, `"notifications":{`+many+tellsTools+`}`), `"code":-32603`, "params.notifications has too many entries", fmt.Sprint(maxInterests))
-		if got := k.asked(); len(got) > 0 {
-			t.Errorf("the server was asked for %q", got)
-		}
-		var all []*visiting
-		full := 0
-		for i := range 6 {
-			item := fmt.Sprintf(`"x:%d%s"`, i, strings.Repeat("l", maxListenSize-1000))
-			v := hears(t, g, i, `"resourceSubscriptions":[`+item+`]`)
-			synctest.Wait()
-			if v.over() {
-				bridgetest.Contains(t, v.answer, "-32603", "the subscriptions over one connection to the server have too many bytes together")
-				full++
-				continue
-			}
-			all = append(all, v)
-		}
-		if full != 2 {
-			t.Errorf("%d of 6 were refused", full)
-		}
-		for _, v := range all {
-			v.cancel(nil)
-			<-v.done
-		}
-	})
-}
-
-// R-147: a session that subscribes to one more resource replaces its subscription.
-// It hears of what it heard of before, and of what may have changed meanwhile.
-func TestJointOfSession(t *testing.T) {
-	k := newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-		s, st, _ := beginAs(t, g, able("2025-11-25"))
-		for i, uri := range []string{"x:a", "x:b"} {
-			bridgetest.Contains(t, do(t, s, fmt.Sprint(i), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result":{}`)
-		}
-		bridgetest.Contains(t, strings.Join(st.take(), ""), "tools/list_changed", `"x:a"`)
-		time.Sleep(shrinkAfter + time.Second)
-		bridgetest.Contains(t, do(t, s, "3", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
-		time.Sleep(shrinkAfter + time.Second)
-		st.take()
-		k.change("x:b", "resources/updated", `,"uri":"x:b"`)
-		k.change("x:a", "resources/updated", `,"uri":"x:a"`)
-		k.tools()
-		same(t, "the session", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:b"}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`})
 	})
 }
 
