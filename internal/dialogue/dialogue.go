@@ -22,7 +22,7 @@
 //	on ID METHOD PARAMS      a notification that a client got for its subscription ID
 //	ask METHOD PARAMS        a request of a server
 //	answer METHOD RESULT     answers the oldest open request of that method, or fail METHOD ERROR; if there is none, the
-//	                         oldest that was cancelled
+//	                         oldest that was cancelled; METHOD! is the newest
 //	cancel ID                a client cancels its request; the server gets cancel METHOD
 //	withdraw METHOD          a server cancels the newest of its requests of that method; the client gets the same
 //	about NAME …             what a server writes is about the open call of the tool NAME
@@ -31,7 +31,7 @@
 //	gone                     a client's session ends by itself; over a transport, that is not compared
 //	ends                     a client ends its session
 //
-// In what a party got, … stands for any text within a line. Texts that the bridge makes up have names: {s1} for a
+// Answers that a party got directly after each other may be in any order. In what a party got, … stands for any text within a line. Texts that the bridge makes up have names: {s1} for a
 // requestState, {u1} for a UUID, {t1} for a progress token, and {NAME} for the members of _meta that describe the client
 // NAME. A party can write these names, too. A server writes {id METHOD} for the id of the oldest open request of that
 // method.
@@ -337,7 +337,7 @@ func (d *Dialogue) compare(f *txtar.File, got string) {
 	d.t.Helper()
 	want := strings.TrimSpace(string(f.Data))
 	switch {
-	case matches(got, want), d.loose && matchesLoosely(got, want):
+	case matches(sorted(got), sorted(want)), d.loose && matchesLoosely(got, want):
 	case *update && !d.loose:
 		f.Data = []byte(got + "\n")
 		if got == "" {
@@ -357,6 +357,17 @@ func (d *Dialogue) leftOver(name string, lines []string) {
 		return
 	}
 	d.t.Errorf("%s got besides:\n%s", name, strings.Join(lines, "\n"))
+}
+
+// answers matches lines of answers that follow each other. Their order is that of the goroutines of the calls.
+var answers = regexp.MustCompile(`(?m)(^\S+ (result|error) .*\n?)+`)
+
+func sorted(text string) string {
+	return answers.ReplaceAllStringFunc(text, func(run string) string {
+		lines := strings.Split(strings.TrimSuffix(run, "\n"), "\n")
+		slices.Sort(lines)
+		return strings.Join(lines, "\n") + run[len(strings.TrimSuffix(run, "\n")):]
+	})
 }
 
 func matches(got, want string) bool {

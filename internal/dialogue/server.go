@@ -204,7 +204,7 @@ func (s *Server) write(line string) error {
 			fmt.Sscan(m[1], &n)
 			return s.tokens[n-1]
 		}
-		i := slices.IndexFunc(s.open, func(r request) bool { return r.method == m[2] })
+		i := find(s.open, m[2])
 		if i < 0 {
 			return name
 		}
@@ -220,6 +220,21 @@ func (s *Server) write(line string) error {
 		say(text, about)
 	}
 	return err
+}
+
+// find returns the place of the oldest request of a method, or of the newest if an exclamation mark follows; -1 if there
+// is none.
+func find(all []request, method string) int {
+	method, newest := strings.CutSuffix(method, "!")
+	for i := range all {
+		if newest {
+			i = len(all) - 1 - i
+		}
+		if all[i].method == method {
+			return i
+		}
+	}
+	return -1
 }
 
 // says returns who sends a line, and the message. The caller holds s.mu.
@@ -247,11 +262,10 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 		return func(string, string) { newest.end() }, "", "", nil
 	case "answer", "fail":
 		from := &s.open
-		is := func(r request) bool { return r.method == method }
-		if !slices.ContainsFunc(s.open, is) {
+		if find(s.open, method) < 0 {
 			from = &s.former
 		}
-		i := slices.IndexFunc(*from, is)
+		i := find(*from, method)
 		if i < 0 {
 			return nil, "", "", fmt.Errorf("no request %s is open", method)
 		}

@@ -584,6 +584,19 @@ type sameError struct{ error }
 
 func (s *sameError) Unwrap() error { return s.error }
 
+// A success ends a row of failures.
+func TestBreakerSuccess(t *testing.T) {
+	play(t, Options{Failures: 3, Percent: 90}, Server{}, func(s *stage) {
+		_, up := s.reach(true)
+		for range 10 {
+			for _, s.fault = range []error{failure(bridge.ErrLost), failure(bridge.ErrLost), nil} {
+				_ = s.call(up)
+			}
+		}
+		s.is("closed", 0)
+	})
+}
+
 // A client that crashes its own connections does not stop the others, while new connections open.
 func TestBreakerCrashLoop(t *testing.T) {
 	play(t, Options{Failures: 3}, Server{}, func(s *stage) {
