@@ -3,10 +3,8 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -144,26 +141,6 @@ func TestCacheOneFetchForAll(t *testing.T) {
 	})
 }
 
-// Clients of both eras are given kept lists, each as it understands them. What
-// they can do may make a difference to the server.
-func TestCacheEras(t *testing.T) {
-	f, asked := hinted(`"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		s, _, _ := beginAs(t, g, able("2025-11-25"))
-		for range 3 {
-			if a := do(t, s, "1", "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t1","inputSchema":{"type":"object"}}],"x":1e400}}` {
-				t.Errorf("got %s", a)
-			}
-			if a := (visitor{}).call(t, g, "tools/list", ""); a != `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"t2","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400}}` {
-				t.Errorf("got %s", a)
-			}
-		}
-		if n := asked(); n != 2 {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
 // A resource is kept as the modern server says, and until it says that it has
 // changed. A legacy server's is not.
 func TestCacheRead(t *testing.T) {
@@ -194,24 +171,6 @@ func TestCacheRead(t *testing.T) {
 		}
 		if n := len(requestsOf(l.wire(1).received(), "resources/read")); n != 3 {
 			t.Errorf("read %d times", n)
-		}
-	})
-}
-
-// What a modern server says of itself is kept too: nothing is opened or asked for
-// that.
-func TestCacheDiscover(t *testing.T) {
-	s, _ := hinted(`"x":1`)
-	s.discover = strings.Replace(announced, `"ttlMs":60000`, `"ttlMs":120000`, 1)
-	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
-		first := visitor{}.call(t, g, "server/discover", "")
-		time.Sleep(time.Minute)
-		second := visitor{}.call(t, g, "server/discover", "")
-		if want := strings.Replace(first, `"ttlMs":120000`, `"ttlMs":60000`, 1); second != want {
-			t.Errorf("got  %s\nwant %s", second, want)
-		}
-		if n := len(s.wire(1).received("server/discover")); n != 2 { // one is the handshake's
-			t.Errorf("asked %d times", n)
 		}
 	})
 }
@@ -247,18 +206,6 @@ func TestCacheStale(t *testing.T) {
 		if st := g.Status()[0]; st.Cache.Stale {
 			t.Errorf("the status is %+v", st)
 		}
-	})
-}
-
-// What is only a connection, and no process, is opened for a list that is not
-// fresh any more.
-func TestCacheNoProcess(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		do(t, s, "1", "tools/list", `{}`)
-		time.Sleep(25 * time.Minute)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
 	})
 }
 
@@ -325,115 +272,6 @@ func (s *syncBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.b.String()
-}
-
-// A connection that was opened again after a loss may be one to another version of
-// the server.
-func TestCacheReopened(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Hour}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		other, _ := begin(t, g, "")
-		do(t, s, "1", "tools/list", `{}`)
-		l.wire(1).die()
-		synctest.Wait()
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		bridgetest.Contains(t, do(t, other, "1", "tools/list", `{}`), `"t2"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
-	})
-}
-
-// Off is off.
-func TestCacheOff(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for range 3 {
-			do(t, s, "1", "tools/list", `{}`)
-		}
-		if n := l.times(); n != 3 || g.Status()[0].Cache != (cache.Status{}) {
-			t.Errorf("asked %d times, %+v", n, g.Status()[0].Cache)
-		}
-	})
-}
-
-// A bridge that is closed waits for what it asks, and leaves nobody waiting.
-func TestCacheClose(t *testing.T) {
-	l := newLister()
-	l.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
-		for range 3 {
-			s, _ := begin(t, g, "")
-			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		}
-		v := visitor{}.ask(t, g, "1", "tools/list", "")
-		synctest.Wait()
-		g.Close(context.Background())
-		<-v.done
-		if v.err == nil || errors.Is(v.err, context.Canceled) { // the client did not cancel it
-			t.Errorf("it was answered %s, for %v", v.answer, v.err)
-		}
-	})
-}
-
-// A server that is left alone because it fails has its lists all the same, at its
-// own address and where it is one of several.
-func TestCacheBreakerOpen(t *testing.T) {
-	bad, good := newLister(), newLister()
-	good.list = toolList("fine")
-	var dead bool
-	bad.before = func(context.Context, int) error {
-		if dead {
-			return &bridge.Error{Server: "bad", Kind: bridge.ErrUnavailable, Public: "it does not start"}
-		}
-		return nil
-	}
-	all(t, []stock{
-		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1}}}},
-		{name: "good", prefix: "good__", f: good.fake},
-	}, func(t *testing.T, g *gateway) {
-		list := func() []string { return names(t, visitor{}.call(t, g, "tools/list", "")) }
-		same(t, "at first", list(), []string{"bad__t1", "good__fine"})
-		dead = true
-		bad.wire(1).die()
-		synctest.Wait()
-		time.Sleep(2 * time.Minute)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"bad__t1"`), `"error"`)
-		opened := bad.opened()
-		same(t, "then", list(), []string{"bad__t1", "good__fine"})
-		same(t, "then", list(), []string{"bad__t1", "good__fine"})
-		if st := g.Status()[0]; bad.opened() != opened || !st.Cache.Stale || st.Breaker != "open" {
-			t.Errorf("it was opened %d times more; %+v", bad.opened()-opened, st)
-		}
-	})
-}
-
-// Wrong arguments are a reason to ask anew what a tool wants, but not for each
-// call; and what is given out again is looked at once.
-func TestCacheValidated(t *testing.T) {
-	l := newLister()
-	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for range 50 {
-			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
-		}
-		if n := l.times(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		do(t, s, "1", "tools/list", `{}`)
-		time.Sleep(2 * time.Second)
-		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
-		bridgetest.Lacks(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError"`)
-		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["b"]}}]}`
-		l.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		synctest.Wait()
-		do(t, s, "1", "tools/list", `{}`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `b: is missing`)
-		if n := l.times(); n != 3 {
-			t.Errorf("asked %d times", n)
-		}
-	})
 }
 
 // A process that is started for each call does not sleep: a list that is not fresh
@@ -525,70 +363,6 @@ func TestCacheCursorsAreNotShared(t *testing.T) {
 			}
 		})
 	}
-}
-
-// When a tool's headers are not what its list asked for, the list that clients get
-// is asked for anew, also where they say something that is forwarded.
-func TestCacheRefreshed(t *testing.T) {
-	lists, calls := 0, 0
-	f := &statelessFake{mirrors: true, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		switch m.Method {
-		case era.Listen:
-			s.acknowledge(m)
-		case "tools/list":
-			lists++
-			s.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
-		case "tools/call":
-			if calls++; calls == 1 {
-				s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
-			} else {
-				s.reply(m, `{"resultType":"complete","content":[]}`)
-			}
-		}
-		return true
-	}}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, g *gateway) {
-		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "refreshed", Envelope: &Envelope{Header: h}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		call := func(method, params string) string {
-			m, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), &Envelope{Header: h}, nil)
-			return bridgetest.Text(m)
-		}
-		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)
-		time.Sleep(time.Second)
-		bridgetest.Contains(t, call("tools/call", `{"name":"t"}`), `"content":[]`)
-		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"2"`)
-		if lists != 2 {
-			t.Errorf("the tools were listed %d times", lists)
-		}
-	})
-}
-
-// Which tools may be called twice is known from a list that another has asked for,
-// too.
-func TestCacheRetries(t *testing.T) {
-	calls := 0
-	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		switch m.Method {
-		case "tools/list":
-			s.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
-		case "tools/call":
-			if calls++; calls == 1 {
-				s.die()
-			} else {
-				s.reply(m, `{"resultType":"complete","content":[]}`)
-			}
-		}
-		return true
-	}}
-	run(t, ServerOptions{Adapter: s, ServerSettings: ServerSettings{Retry: retry.Options{Tools: true}}}, func(t *testing.T, g *gateway) {
-		visitor{principal: "a"}.call(t, g, "tools/list", "")
-		visitor{principal: "b"}.call(t, g, "tools/list", "")
-		bridgetest.Contains(t, visitor{principal: "b"}.call(t, g, "tools/call", `"name":"t"`), `"content":[]`)
-	})
 }
 
 // A child process that was stopped for idleness is not started for a list.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -192,32 +190,6 @@ func TestLimitsIsolate(t *testing.T) {
 	})
 }
 
-// Where each call has a process of its own, one that waits for a place has none
-// yet.
-func TestQueueStartsNothing(t *testing.T) {
-	f := &fake{serve: silent("slow")}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareCall, Limits: limits.Options{Calls: 2}}}}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "") // which starts one to know what it is
-		var all []*pendingCall
-		for i := range 5 {
-			all = append(all, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i)))
-			synctest.Wait()
-		}
-		if n := f.opened(); n != 3 {
-			t.Errorf("%d processes were started, want 3", n)
-		}
-		for i := range 2 {
-			s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
-			<-all[i].done
-			synctest.Wait()
-		}
-		if n := f.opened(); n != 5 {
-			t.Errorf("%d processes after two calls have ended, want 5", n)
-		}
-	})
-}
-
 // Nor has one of a client without a session, of those that come before anything
 // is known of the server; and when the one that has asked what it is goes away,
 // or cannot be told, the others do not wait for nothing.
@@ -270,87 +242,6 @@ func TestQueueStartsNothingCold(t *testing.T) {
 			<-v.done
 		}
 	})
-}
-
-// Whatever becomes of calls, by whatever way they came, each has one answer and
-// its place comes back.
-func TestLimitsLeakNothing(t *testing.T) {
-	for seed := range uint64(5) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		f := inquisitive()
-		answers := f.serve
-		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Name() == "die" {
-				f.die()
-				return true
-			}
-			if m.Name() == "late" {
-				late := m.Clone()
-				time.AfterFunc(20*time.Millisecond, func() { f.answer(late, "{}") })
-				return true
-			}
-			return answers(f, m)
-		}
-		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
-		o := Options{Grants: grants("p0", "p1", "p2"), Common: Common{PerPrincipal: limits.PerPrincipal{Calls: 30}}, Servers: []ServerOptions{{
-			Name:    "fake",
-			Adapter: f,
-			ServerSettings: ServerSettings{
-				Share:           share,
-				StartsPerMinute: 1000,
-				Breaker:         breaker.Options{Off: true},
-				Limits:          limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
-			},
-		}}}
-		limited(t, o, func(t *testing.T, g *gateway) {
-			var open []*sitting
-			for i := range 6 {
-				s, _ := begin(t, g, fmt.Sprint("p", i%3))
-				open = append(open, s)
-			}
-			var wg sync.WaitGroup
-			for i := range 300 {
-				tool := []string{"x", "late", "late", "slow", "ask", "die"}[rnd.IntN(6)]
-				after, leaves, ends := time.Duration(rnd.IntN(400))*time.Millisecond, time.Duration(1+rnd.IntN(200))*time.Millisecond, rnd.IntN(60) == 0
-				who, session := rnd.IntN(3), rnd.IntN(2) == 0
-				s := open[rnd.IntN(len(open))]
-				wg.Go(func() {
-					time.Sleep(after)
-					if !session {
-						ctx, cancel := context.WithTimeoutCause(t.Context(), leaves, bridge.ErrCancelled)
-						defer cancel()
-						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"`+tool+`"`)
-						select {
-						case <-v.done:
-						case <-ctx.Done():
-							v.cancel(bridge.ErrCancelled)
-							<-v.done
-						}
-						return
-					}
-					time.AfterFunc(leaves, func() {
-						s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
-						if ends {
-							s.End(bridge.ErrEnded)
-						}
-					})
-					m, err := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
-					if (m == nil) != errors.Is(err, bridge.ErrCancelled) {
-						t.Errorf("%s ended with %s, %v", tool, bridgetest.Text(m), err)
-					}
-				})
-			}
-			wg.Wait()
-			synctest.Wait()
-			if n, _ := g.Activity(); n != 0 {
-				t.Errorf("%d calls are under way", n)
-			}
-			st := g.Status()[0]
-			if st.Refused["queue"]+st.Refused["wait"] == 0 || st.Refused["per_principal"] == 0 || st.Refused["rate"] == 0 {
-				t.Errorf("nothing was refused, so nothing was tried: %v", st.Refused)
-			}
-		})
-	}
 }
 
 // A subscription that the server does not acknowledge in time has failed, and

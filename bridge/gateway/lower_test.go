@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -85,14 +83,6 @@ func TestLowerResults(t *testing.T) {
 	}
 }
 
-// A result that is no object cannot be made one.
-func TestLowerResultNoObject(t *testing.T) {
-	f := &fake{serve: says(map[string]string{"tools/call": "[1]"})}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"code":-32603`, "upstream_invalid")
-	})
-}
-
 // R-088: discover is answered from the handshake, without another connection.
 // Methods that 2026-07-28 does not have, or that nobody has declared, are not
 // passed on.
@@ -124,34 +114,6 @@ func TestLowerDiscover(t *testing.T) {
 	})
 }
 
-// A legacy server that has methods which it does not announce gets the requests:
-// what it does not have it refuses itself.
-func TestLowerUnannounced(t *testing.T) {
-	f := &fake{
-		result: `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"fake","version":"1"}}`,
-		serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-			if strings.HasPrefix(m.Method, "prompts/") {
-				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"no prompts here"}}`, m.ID))
-				return true
-			}
-			return says(map[string]string{"tools/list": `{"tools":[{"name":"x","inputSchema":{"type":"object"}}]}`})(f, m)
-		},
-	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for _, caps := range []string{ableVisitor, "{}"} {
-			v := visitor{caps: caps}
-			bridgetest.Contains(t, v.call(t, g, "server/discover", ""), `"capabilities":{}`)
-			bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"name":"x"`)
-			for _, method := range []string{"tools/call", "resources/list", "resources/templates/list", "resources/read", era.Complete} {
-				bridgetest.Contains(t, v.call(t, g, method, `"name":"x","uri":"a:"`), `"result"`)
-			}
-			for _, method := range []string{"prompts/list", "prompts/get"} {
-				bridgetest.Contains(t, v.call(t, g, method, `"name":"x"`), `"error":{"code":-32601,"message":"no prompts here"}`)
-			}
-		}
-	})
-}
-
 // D6: what a list says of a tool holds for all connections of the principal.
 func TestLowerTaskOnAnotherConnection(t *testing.T) {
 	f := &fake{serve: says(map[string]string{
@@ -172,26 +134,6 @@ func TestLowerTaskOnAnotherConnection(t *testing.T) {
 	})
 }
 
-// R-141: a task that works for ever does not keep its call for ever. The server is
-// told that nobody waits for it any more.
-func TestLowerTaskForEver(t *testing.T) {
-	f := &fake{times: conn.Timeouts{Idle: time.Minute, Max: time.Hour}, serve: says(map[string]string{
-		"tools/list": `{"tools":[{"name":"long","execution":{"taskSupport":"required"},"inputSchema":{}}]}`,
-		"tools/call": `{"task":{"taskId":"t","status":"working"}}`,
-		"tasks/get":  `{"taskId":"t","status":"working"}`,
-	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f, MaxTask: time.Hour}, func(t *testing.T, g *gateway) {
-		visitor{}.call(t, g, "tools/list", "")
-		began := time.Now()
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"long"`), `"bridge":"upstream_timeout"`)
-		if took := time.Since(began); took < time.Hour || took > time.Hour+maxPoll {
-			t.Errorf("it took %v", took)
-		}
-		synctest.Wait()
-		bridgetest.Contains(t, strings.Join(f.wire(1).received(), "\n"), "tasks/cancel")
-	})
-}
-
 // D6: extensions that both sides have are passed on, tasks never are (R-166).
 func TestLowerExtensions(t *testing.T) {
 	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}
@@ -200,77 +142,6 @@ func TestLowerExtensions(t *testing.T) {
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/y":{}}}`}.call(t, g, "x/call", `"p":1`), `"resultType":"complete"`)
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "tasks/get", `"taskId":"1"`), `"code":-32601`)
 		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "x/call", ""), `"code":-32601`)
-	})
-}
-
-// R-090, R-162, D7: errors are those of 2026-07-28.
-func TestLowerErrors(t *testing.T) {
-	fails := map[string]string{}
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		e, ok := fails[m.Method]
-		if ok {
-			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, e))
-		}
-		return ok
-	}, result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"resources":{},"prompts":{}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for _, tc := range []struct{ method, params, sent, want string }{
-			{"resources/read", `"uri":"a:"`, `{"code":-32002,"message":"m"}`, `{"code":-32602,"message":"m","data":{"uri":"a:"}}`},
-			{"tools/call", `"name":"x"`, `{"code":-32002,"message":"m"}`, `"code":-32603`},
-			{"tools/call", `"name":"x"`, `{"code":-32021,"message":"m"}`, `"originalCode":-32021`},
-			{"prompts/get", `"name":"x"`, `{"code":-7,"message":"m","data":1.0}`, `{"code":-7,"message":"m","data":1.0}`},
-		} {
-			fails[tc.method] = tc.sent
-			bridgetest.Contains(t, visitor{}.call(t, g, tc.method, tc.params), tc.want)
-		}
-	})
-}
-
-// D1.8, R-076: the headers that a call needs are those of the list that was given
-// last.
-func TestLowerAnnotationGone(t *testing.T) {
-	listed := func(annotation string) string {
-		return `{"tools":[{"name":"a","inputSchema":{"type":"object","properties":{"x":{"type":"string"` + annotation + `}}}}]}`
-	}
-	list := listed(`,"x-mcp-header":"X"`)
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/list" {
-			f.answer(m, list)
-		}
-		return m.Method == "tools/list"
-	}}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
-		call := func() string {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","arguments":{"x":"v"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
-			s, _ := NewStateless("", "", m)
-			s.Back, s.Header = &stream{}, http.Header{}
-			a, _ := g.Call(context.Background(), m, *s)
-			return bridgetest.Text(a)
-		}
-		visitor{}.call(t, g, "tools/list", "")
-		bridgetest.Contains(t, call(), "-32020")
-		list = listed("")
-		visitor{}.call(t, g, "tools/list", "")
-		bridgetest.Contains(t, call(), `"resultType":"complete"`)
-	})
-}
-
-// Cancelling tells the server, and nothing is said to the client any more
-// (R-091, R-092).
-func TestLowerCancel(t *testing.T) {
-	f := &fake{serve: silent("tools/call")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for i, caps := range []string{"{}", ableVisitor} {
-			v := visitor{caps: caps}.ask(t, g, "1", "tools/call", `"name":"x"`)
-			synctest.Wait()
-			v.cancel(bridge.TakenBack(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"too slow"}}`)))
-			<-v.done
-			if v.answer != "" || v.err == nil {
-				t.Errorf("got %s, %v", v.answer, v.err)
-			}
-			got := strings.Join(f.wire(i+1).received(), "\n")
-			bridgetest.Contains(t, got, `"notifications/cancelled"`, `"reason":"too slow"`)
-		}
 	})
 }
 
@@ -400,60 +271,6 @@ func TestParkedWrongGuess(t *testing.T) {
 	})
 }
 
-// Two retries at once: the answers are delivered once, and each retry has an
-// answer.
-func TestParkedTwoRetries(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for range 20 {
-			state := park(t, g, visitor{})
-			var all []*visiting
-			for range 5 {
-				all = append(all, visitor{}.ask(t, g, "2", "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`))
-			}
-			good := 0
-			for _, v := range all {
-				<-v.done
-				switch {
-				case strings.Contains(v.answer, `"resultType":"complete"`):
-					good++
-				case !strings.Contains(v.answer, "-32602"):
-					t.Errorf("got %s", v.answer)
-				}
-			}
-			if good == 0 {
-				t.Error("nobody has got the answer")
-			}
-		}
-		calls, answers := 0, 0
-		for _, line := range f.wire(1).received() {
-			calls += strings.Count(line, `"tools/call"`)
-			answers += strings.Count(line, `"roots":[]`)
-		}
-		if calls != 20 || answers != 20 {
-			t.Errorf("%d calls, %d answers", calls, answers)
-		}
-	})
-}
-
-// A retry and the expiry at the same moment: one of them wins.
-func TestParkedRetryAgainstExpiry(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for range 50 {
-			state := park(t, g, visitor{})
-			time.Sleep(parkTTL)
-			got := visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`)
-			if !strings.Contains(got, "-32602") && !strings.Contains(got, `"resultType":"complete"`) {
-				t.Errorf("got %s", got)
-			}
-		}
-		if got := strings.Count(strings.Join(f.all(), ""), `"tools/call"`); got != 50 {
-			t.Errorf("%d calls, want 50", got)
-		}
-	})
-}
-
 // D1.4.5: while a call is parked the bridge's own limits stand still.
 func TestParkedOutlivesTimeouts(t *testing.T) {
 	f := &fake{serve: asksRoots(), times: conn.Timeouts{Idle: time.Minute, Max: 2 * time.Minute}}
@@ -565,52 +382,6 @@ func TestURLStateOfAnother(t *testing.T) {
 	})
 }
 
-// R-122, R-134: the answer of a call that was parked is kept for a while after
-// it was given, and forgotten then.
-func TestParkedForgotten(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		state := park(t, g, visitor{})
-		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + state + `"`
-		first := visitor{}.call(t, g, "tools/call", retry)
-		bridgetest.Contains(t, first, `"resultType":"complete"`)
-		time.Sleep(parkTTL / 2)
-		if again := (visitor{}).call(t, g, "tools/call", retry); again != first {
-			t.Errorf("got %s\nand then %s", first, again)
-		}
-		p := g.table.Load().servers[0].pool
-		if r := remainsOf(p); r.bytes == 0 || r.parked != 1 || r.waiting != 0 {
-			t.Errorf("kept: %+v", r)
-		}
-		time.Sleep(parkTTL)
-		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602")
-		if r := remainsOf(p); r.bytes != 0 || r.parked != 0 || r.waiting != 0 {
-			t.Errorf("left: %+v", r)
-		}
-	})
-}
-
-// R-134: whoever comes for an answer that is kept gets it, also when the
-// connection is closed and log messages are wanted, which the server would have
-// to be told.
-func TestParkedAnswerWithoutConnection(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
-		state := park(t, g, visitor{})
-		f.wire(1).say(`{"jsonrpc":"2.0","id":2,"result":{"content":[],"late":1}}`)
-		synctest.Wait()
-		if g.lanes.Open() != 0 {
-			t.Error("the connection is still there")
-		}
-		verbose := visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}
-		bridgetest.Contains(t, verbose.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"late":1`)
-		if f.opened() != 1 {
-			t.Error("another connection was opened")
-		}
-	})
-}
-
 // R-120: a request is asked only what it says that it can answer, also when one
 // before it has said more.
 func TestParkedRetryOfLess(t *testing.T) {
@@ -669,23 +440,6 @@ func FuzzRequestState(f *testing.F) {
 				t.Errorf("the server got %d messages", n)
 			}
 		})
-	})
-}
-
-// D1.4.10, D1.4.12: another instance, or another start, of the bridge knows
-// nothing of the call.
-func TestRequestStateOfAnother(t *testing.T) {
-	one, two := &fake{serve: asksRoots()}, &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: one}, func(t *testing.T, g *gateway) {
-		other := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: two}}})
-		defer other.Close(context.Background())
-		retry := `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"` + park(t, other, visitor{}) + `"`
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602", "must reach the same instance")
-		g.seals = other.seals // as with a secret that both have
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", retry), "-32602", "must reach the same instance")
-		if got := one.wire(1).received(); len(got) != 0 {
-			t.Errorf("the server got %q", got)
-		}
 	})
 }
 
