@@ -71,6 +71,7 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 			RestartMaxPause: d.Duration("max_pause"),
 		}
 		settings.Breaker.Off = true
+		settings.Cache.Off = d.Options["cache"] == "off"
 		o.Servers = append(o.Servers, gateway.ServerOptions{
 			Name:           s.Name,
 			Adapter:        dialogueAdapter(t, s, upstream),

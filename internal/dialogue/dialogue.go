@@ -25,7 +25,7 @@
 //	                         oldest that was cancelled; METHOD! is the newest
 //	cancel ID                a client cancels its request; the server gets cancel METHOD
 //	withdraw METHOD          a server cancels the newest of its requests of that method; the client gets the same
-//	about NAME …             what a server writes is about the open call of the tool NAME
+//	about NAME …             what a server writes is about the open call of the tool NAME, or of the method NAME
 //	dies                     the connection of a server ends
 //	down                     no connection to the server can be opened, until up
 //	gone                     a client's session ends by itself; over a transport, that is not compared

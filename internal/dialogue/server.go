@@ -251,7 +251,7 @@ func (s *Server) says(line, about string) (say func(line, about string), text, o
 	newest := s.conns[len(s.conns)-1]
 	switch verb {
 	case "about":
-		i := slices.IndexFunc(s.open, func(r request) bool { return r.name == method })
+		i := slices.IndexFunc(s.open, func(r request) bool { return r.name == method || r.method == method })
 		if i < 0 {
 			return nil, "", "", fmt.Errorf("no call of %s is open", method)
 		}

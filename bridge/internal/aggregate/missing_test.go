@@ -85,9 +85,11 @@ func TestMissing(t *testing.T) {
 		two.set(func() { two.fails = &bridge.Error{Kind: bridge.ErrUnavailable, Public: "it is down"} })
 		s = play(t, true, one, two)
 		for range 2 {
+			log.Reset()
 			bridgetest.Contains(t, s.call("tools/list", `{}`), `"why":"it is down"`)
 			same(t, "while it is down", strings.Join(s.lacks(), ", "), "two: it is down")
 		}
+		bridgetest.Contains(t, log.String(), `msg="left out of the list of all servers" method=tools/list err=`)
 		same(t, "unknown", s.call("tools/call", `{"name":"z"}`), `{"jsonrpc":"2.0","error":{"code":-32602,"message":"Unknown tool: z (these servers do not work now: two)"}}`)
 		two.set(func() { two.fails = nil })
 		two.told()
@@ -165,6 +167,19 @@ func TestLatePage(t *testing.T) {
 		c.Answer(t, `{"tools":[{"name":"late"}]}`)
 		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed")
 		bridgetest.Contains(t, s.call("tools/list", `{}`), "two__late")
+
+		// One that fails late is left out of the next list.
+		done = s.ask("tools/list", `{}`)
+		c = two.Next()
+		c.Opened()
+		<-done
+		c.Fail(&bridge.Error{Kind: bridge.ErrLost, Public: "it died"})
+		synctest.Wait()
+		two.Got()
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"why":"it died"`)
+		same(t, "the server that failed got", two.lines(), "")
+		two.told()
+		s.heard()
 
 		ctx, cancel := context.WithCancelCause(t.Context())
 		ended := make(chan error, 1)
@@ -275,19 +290,26 @@ func TestSubscribedAgain(t *testing.T) {
 // When no server can be had, each client is told so. A server that offers no such list is not asked for it.
 func TestNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, map[string]string{"prompts/list": `{"prompts":[]}`, "tools/list": `{"tools":[{"name":"a1 z9"}]}`})
+		one := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, map[string]string{"prompts/list": `{"prompts":[]}`, "tools/list": `{"tools":[{"name":"a0 z9"}]}`})
 		silent := newActor(t, "silent", era.Rev20251125, `{}`, map[string]string{"prompts/list": `{"prompts":[]}`})
-		one.set(func() { one.fresh, one.fails = true, errors.New("one is down") })
-		for range 2 {
-			s := play(t, true, one)
-			for range 2 {
-				bridgetest.Contains(t, s.call("initialize", bridgetest.InitializeParams), "one is down")
+		for _, known := range []bool{true, false} { // that it fails
+			one.set(func() { one.fresh, one.fails = true, errors.New("one is down") })
+			if !known {
+				one.set(func() { one.fails = nil })
+				one.Serve = func(*bridge.Request) *jsonrpc.Message { return nil }
 			}
+			s := play(t, true, one)
+			done := s.ask("initialize", bridgetest.InitializeParams)
+			if !known {
+				one.Next().Fail(errors.New("one is down"))
+			}
+			bridgetest.Contains(t, <-done, "one is down")
 			s.end()
 		}
+		one.Serve = func(r *bridge.Request) *jsonrpc.Message { return one.serve(t, r) }
 		one.set(func() { one.fresh, one.fails = false, nil })
 		s := play(t, true, one, silent)
-		bridgetest.Contains(t, s.call("tools/list", `{}`), `"name":"one__a1_z9_`)
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"name":"one__a0_z9_`)
 		one.Got()
 		silent.Got()
 		bridgetest.Contains(t, s.call("prompts/list", `{}`), `"prompts":[]`)
@@ -298,4 +320,16 @@ func TestNothing(t *testing.T) {
 		bridgetest.Contains(t, s.call("tools/list", `{}`), `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridge"}}`)
 		s.end()
 	})
+}
+
+// A session that has listed nothing finds the names of servers without a prefix.
+func TestNamesUnlisted(t *testing.T) {
+	one := newActor(t, "one", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"x"}]}`, "tools/call": `{}`})
+	two := newActor(t, "two", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"y"}]}`, "tools/call": `{}`})
+	one.Prefix, two.Prefix = "", ""
+	s := play(t, true, one, two)
+	s.call("tools/call", `{"name":"y"}`)
+	bridgetest.Contains(t, two.lines(), `tools/call {"name":"y"}`)
+	bridgetest.Lacks(t, one.lines(), "tools/call")
+	s.end()
 }
