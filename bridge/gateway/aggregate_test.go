@@ -14,7 +14,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
@@ -116,66 +115,6 @@ func same(t *testing.T, what string, got, want []string) {
 		t.Errorf("%s: %q, want %q", what, got, want)
 	}
 }
-
-// A call costs the same whether there are two servers or many.
-func BenchmarkMerge(b *testing.B) {
-	for _, n := range []int{2, 20, 200} {
-		b.Run(fmt.Sprint(n, " servers"), func(b *testing.B) {
-			var o Options
-			for i := range n {
-				o.Servers = append(o.Servers, ServerOptions{Name: fmt.Sprint("s", i), ServerSettings: ServerSettings{Prefix: fmt.Sprint("s", i, "__")}, Adapter: &instant{}})
-			}
-			br := newGateway(o)
-			defer br.Close(b.Context())
-			s, _, err := br.initialize(b.Context(), bridgetest.Parse(b, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "x"})
-			if err != nil {
-				b.Fatal(err)
-			}
-			m := bridgetest.Parse(b, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"s%d__x","arguments":{}}}`, n-1))
-			b.ReportAllocs()
-			for b.Loop() {
-				if _, err := s.Call(m, nil, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
-}
-
-// instant is a server that answers within Send.
-type instant struct{}
-
-func (*instant) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	i := &instantWire{}
-	i.Conn = conn.New("instant", i, rest, conn.Timeouts{})
-	g, err := conn.Handshake(ctx, i.Conn, from, "")
-	i.server = g
-	return i, err
-}
-
-type instantWire struct {
-	*conn.Conn
-	server *bridge.Greeting
-}
-
-func (i *instantWire) Send(_ context.Context, o conn.Outgoing) error {
-	result := `{}`
-	if o.Method == "initialize" {
-		result = everything
-	}
-	if o.Line.Free(); o.Call > 0 {
-		m, err := jsonrpc.Parse(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%d,"result":%s}`, o.Call, result))
-		if err != nil {
-			return err
-		}
-		i.Deliver(m)
-	}
-	return nil
-}
-
-func (i *instantWire) Server() *bridge.Greeting { return i.server }
-
-func (i *instantWire) Close(context.Context) error { i.Fail(bridge.ErrShutdown); return nil }
 
 // The first list has a server that starts within ListWait. A server whose connection is open has 10 s for its answer.
 func TestListWait(t *testing.T) {

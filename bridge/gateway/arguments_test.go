@@ -255,3 +255,17 @@ func TestArgumentsFound(t *testing.T) {
 		}
 	})
 }
+
+// The name of the caller is that in logs.
+func TestArgumentsCaller(t *testing.T) {
+	f := depots()["legacy"]
+	rules := filter.Rules{Override: map[string]filter.Override{"get": {Args: map[string]arguments.Change{"tenant": {Value: raw(`"${caller.name}"`)}}}}}
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Lists: filter.Lists{Tools: rules}}}, func(t *testing.T, g *gateway) {
+		for _, name := range []string{"ann", "bob"} { // over one connection
+			s, _ := begin(t, g, name)
+			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), `"got":{"tenant":"`+name+`"}`)
+		}
+		s, _ := begin(t, g, "")
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), "${caller.name}, which this caller lacks")
+	})
+}

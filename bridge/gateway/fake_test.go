@@ -357,3 +357,37 @@ func (p *pendingCall) over() bool {
 		return false
 	}
 }
+
+// sayOn makes the server send a message on the stream of a call, as it can over
+// Streamable HTTP.
+func (f *fakeWire) sayOn(call int64, text string) {
+	f.queue <- func() {
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err)
+		}
+		f.DeliverOn(call, m)
+	}
+}
+
+// pings counts what a server got of them.
+func pings(f *fakeWire) (n int) {
+	for _, line := range f.log() {
+		if strings.Contains(line, `"method":"ping"`) {
+			n++
+		}
+	}
+	return n
+}
+
+func number(id []byte) (n int64) {
+	for _, c := range id {
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
+// silent makes a server that never answers that method.
+func silent(method string) func(*fakeWire, *jsonrpc.Message) bool {
+	return func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == method }
+}

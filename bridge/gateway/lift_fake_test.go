@@ -140,14 +140,6 @@ func (s *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
 	s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},` + params[1:] + `}`)
 }
 
-// tell sends a notification of the subscription of that id.
-func (s *statelessWire) tell(id []byte, method, uri string) {
-	if uri != "" {
-		uri = `,"uri":` + rawjson.Quote(uri)
-	}
-	s.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(id) + `}` + uri + `}}`)
-}
-
 func (s *statelessWire) Server() *bridge.Greeting { return s.server }
 
 // Attributes implements Attributing.

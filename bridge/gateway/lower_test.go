@@ -443,37 +443,6 @@ func FuzzRequestState(f *testing.F) {
 	})
 }
 
-// BenchmarkLower shows what the translation costs beside the connection itself.
-func BenchmarkLower(b *testing.B) {
-	for _, tc := range []struct{ name, caps, method string }{
-		{"asked nothing", ableVisitor, era.Complete}, // the same client, and a method about which nothing is asked
-		{"may be asked", ableVisitor, "tools/call"},
-		{"cannot be asked", "{}", "tools/call"},
-	} {
-		b.Run(tc.name, func(b *testing.B) {
-			f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"completions":{}},"serverInfo":{"name":"f","version":"1"}}`}
-			br := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}})
-			defer br.Close(context.Background())
-			line := []byte(`{"jsonrpc":"2.0","id":1,"method":"` + tc.method + `","params":{"name":"x","arguments":{"a":"b"},"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + tc.caps + `}}}`)
-			b.ReportAllocs()
-			for b.Loop() {
-				m, err := jsonrpc.Parse(line)
-				if err != nil {
-					b.Fatal(err)
-				}
-				s, _ := NewStateless("", "", m)
-				s.Back = &stream{}
-				s.Keep = func() func() { return func() {} }
-				a, err := br.Call(context.Background(), m, *s)
-				if err != nil {
-					b.Fatal(err)
-				}
-				a.Release()
-			}
-		})
-	}
-}
-
 // R-150: a server that is slow to take note of a subscription is told, too, when
 // nobody wants it any more.
 func TestLowerListenGivenUp(t *testing.T) {

@@ -204,6 +204,7 @@ func TestRelay(t *testing.T) {
 		{"contradiction", "tools/call", `{"name":"contradiction"}`, "", `"message":"contradiction"`},
 		{"legacy error code", "resources/read", `{"uri":"a:b"}`, `"error":{"code":-32002,"message":"no"}`, `"code":-32602,"message":"no","data":{"uri":"a:b"}`},
 		{"discover", "server/discover", `{}`, `"result":{"supportedVersions":["x"],"capabilities":{"tools":{}}}`, discover},
+		{"discover that lacks fields", "server/discover", `{}`, `"result":{"supportedVersions":["x"]}`, `"cacheScope":"private","ttlMs":0,"capabilities":{},"resultType":"complete"`},
 		{"discover fails", "server/discover", `{}`, `"error":{"code":-32601,"message":"no"}`, discover},
 		{"state of the server, without principals", "tools/call", `{"name":"x","requestState":"s"}`, `"result":{"resultType":"input_required","requestState":"t"}`, `"requestState":"t"`},
 	} {

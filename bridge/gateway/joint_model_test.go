@@ -12,7 +12,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -108,53 +107,10 @@ func hears(t *testing.T, g *gateway, id int, filter string) *visiting {
 	return visitor{}.ask(t, g, fmt.Sprint(id), era.Listen, `"notifications":{`+filter+`}`)
 }
 
-// told returns what a subscription was told since the last time, in short.
-func told(t *testing.T, v *visiting, id int) string {
-	t.Helper()
-	time.Sleep(2 * changeEvery) // what is held back comes
-	var all []string
-	for _, line := range v.take() {
-		bridgetest.Contains(t, line, fmt.Sprintf(`"io.modelcontextprotocol/subscriptionId":%d`, id))
-		n := gjson.Parse(line)
-		what := strings.TrimPrefix(n.Get("method").Str, "notifications/")
-		all = append(all, strings.TrimSuffix(what+" "+cmp.Or(n.Get("params.notifications").Raw, n.Get("params.uri").Str), " "))
-	}
-	return strings.Join(all, ", ")
-}
-
 // endsIn is how long the end of a subscription is waited for that was taken back.
 const endsIn = time.Second
 
 const tellsTools = `"toolsListChanged":true`
-
-// A server that needs seconds to end a subscription does not take its end for that
-// of the next one.
-func TestJointOfSlowServer(t *testing.T) {
-	k := newKeepsOne()
-	k.lag = func() time.Duration { return 3 * time.Second }
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-		first := hears(t, g, 1, tellsTools)
-		synctest.Wait()
-		second := hears(t, g, 2, `"resourceSubscriptions":["x:a"]`)
-		time.Sleep(gatherFor + 4*time.Second)
-		told(t, first, 1)
-		if got := told(t, second, 2); got != `subscriptions/acknowledged {"resourceSubscriptions":["x:a"]}` {
-			t.Errorf("the second was told %q", got)
-		}
-		time.Sleep(time.Minute)
-		k.tools()
-		k.change("x:a", "resources/updated", `,"uri":"x:a"`)
-		if got := told(t, first, 1); got != "tools/list_changed" {
-			t.Errorf("the first was told %q", got)
-		}
-		if got := told(t, second, 2); got != "resources/updated x:a" {
-			t.Errorf("the second was told %q", got)
-		}
-		if k.most != 1 {
-			t.Errorf("%d subscriptions at once", k.most)
-		}
-	})
-}
 
 // Whatever clients come and go, and however slow the server is: who was
 // acknowledged hears of each later change, or that there may have been one.
