@@ -15,7 +15,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/rawjson"
@@ -81,68 +80,6 @@ func TestLowerResults(t *testing.T) {
 			})
 		})
 	}
-}
-
-// R-088: discover is answered from the handshake, without another connection.
-// Methods that 2026-07-28 does not have, or that nobody has declared, are not
-// passed on.
-func TestLowerDiscover(t *testing.T) {
-	f := &fake{result: `{"protocolVersion":"2024-11-05","capabilities":{"tools":{"listChanged":true},"tasks":{},"experimental":{"e":{}},"x":1},"serverInfo":{"name":"old","version":"1"},"instructions":"i"}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		v := visitor{}
-		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"],"capabilities":{"tools":{"listChanged":true},"experimental":{"e":{}},"x":1},` +
-			`"instructions":"i","ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"old","version":"1"}}}}`
-		if got := v.call(t, g, "server/discover", ""); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if g.lanes.Open() != 0 {
-			t.Error("the connection is still there")
-		}
-		v.call(t, g, "server/discover", "")
-		if f.opened() != 1 {
-			t.Error("a connection was opened to say what is known")
-		}
-		for _, method := range []string{"tasks/get", "x/y", "sampling/createMessage"} {
-			bridgetest.Contains(t, v.call(t, g, method, ""), `"code":-32601`)
-		}
-		bridgetest.Contains(t, visitor{caps: `{"experimental":{"e":{}}}`}.call(t, g, "x/y", ""), `"result"`)
-		if got := strings.Join(f.wire(f.opened()).received(), ""); strings.Contains(got, "tasks") || strings.Contains(got, "sampling") {
-			t.Errorf("the server got %q", got)
-		}
-	})
-}
-
-// D6: what a list says of a tool holds for all connections of the principal.
-func TestLowerTaskOnAnotherConnection(t *testing.T) {
-	f := &fake{serve: says(map[string]string{
-		"tools/list":   `{"tools":[{"name":"long","execution":{"taskSupport":"required"},"inputSchema":{}}]}`,
-		"tools/call":   `{"task":{"taskId":"t","status":"completed"}}`,
-		"tasks/result": `{"content":[]}`,
-	}), result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{},"tasks":{"requests":{"tools":{"call":{}}}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		visitor{}.call(t, g, "tools/list", "")
-		for i, caps := range []string{ableVisitor, "{}", ableVisitor} {
-			bridgetest.Contains(t, visitor{caps: caps}.call(t, g, "tools/call", `"name":"long"`), `"content":[]`)
-			got := f.wire(1 + i%2).received()
-			if n := len(got); n < 2 || !strings.Contains(got[n-2], `"task":{}`) || !strings.Contains(got[n-1], "tasks/result") {
-				t.Errorf("the server got %q", got)
-			}
-		}
-		bridgetest.Contains(t, visitor{caps: "{}"}.call(t, g, "tools/call", `"name":"long"`), `"resultType":"complete"`)
-	})
-}
-
-// D6: extensions that both sides have are passed on, tasks never are (R-166).
-func TestLowerExtensions(t *testing.T) {
-	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"extensions":{"x/y":{},"io.modelcontextprotocol/tasks":{}}},"serverInfo":{"name":"f","version":"1"}}`}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/z":{}}}`}.call(t, g, "x/call", ""), `"code":-32601`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"x/y":{}}}`}.call(t, g, "x/call", `"p":1`), `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "tasks/get", `"taskId":"1"`), `"code":-32601`)
-		bridgetest.Contains(t, visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`}.call(t, g, "x/call", ""), `"code":-32601`)
-	})
 }
 
 // A client that went away in the very moment in which its call was parked has
@@ -242,35 +179,6 @@ func asksRoots() func(*fakeWire, *jsonrpc.Message) bool {
 	}
 }
 
-// Where clients have chosen the connection that they share, a question that was
-// shown at the wrong call goes on to the right one when the server is done with
-// the wrong one: it is not answered in its client's name.
-func TestParkedWrongGuess(t *testing.T) {
-	f := &fake{}
-	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		switch {
-		case m.IsResponse():
-			f.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[{"type":"text","text":` + rawjson.Quote(bridgetest.Text(m)) + `}]}}`)
-		case m.Name() == "asks":
-		case m.Name() == "quiet":
-			f.say(`{"jsonrpc":"2.0","id":"q","method":"roots/list"}`)
-		default:
-			return false
-		}
-		return m.IsRequest()
-	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		ours := visitor{meta: `,"dev.mcp-bridge/lane":"ours"`}
-		asks := ours.ask(t, g, "1", "tools/call", `"name":"asks"`)
-		synctest.Wait()
-		bridgetest.Contains(t, ours.call(t, g, "tools/call", `"name":"quiet"`), `"roots/list"`) // a guess, and a wrong one
-		f.wire(1).say(`{"jsonrpc":"2.0","id":3,"result":{"content":[]}}`)
-		<-asks.done
-		bridgetest.Contains(t, asks.answer, `"input_required"`, `"roots/list"`)
-		bridgetest.Contains(t, ours.call(t, g, "tools/call", `"name":"asks","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, asks.answer)+`"`), `"complete"`, `roots`)
-	})
-}
-
 // D1.4.5: while a call is parked the bridge's own limits stand still.
 func TestParkedOutlivesTimeouts(t *testing.T) {
 	f := &fake{serve: asksRoots(), times: conn.Timeouts{Idle: time.Minute, Max: 2 * time.Minute}}
@@ -364,58 +272,6 @@ func TestParkedQuestionsBound(t *testing.T) {
 	})
 }
 
-// D1.5, R-123: a state to go on with after URLs is one principal's only, also
-// where all share a connection.
-func TestURLStateOfAnother(t *testing.T) {
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/call" {
-			f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://x","message":"m","elicitationId":"e"}]}}}`)
-		}
-		return m.Method == "tools/call"
-	}}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
-		retry := `"name":"x","inputResponses":{"r1":{"action":"accept"}},"requestState":"` + park(t, g, visitor{principal: "ann"}) + `"`
-		bridgetest.Contains(t, visitor{principal: "bob"}.call(t, g, "tools/call", retry), "-32602")
-		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, g, "tools/call", retry), "input_required")
-		time.Sleep(parkTTL + time.Second)
-		bridgetest.Contains(t, visitor{principal: "ann"}.call(t, g, "tools/call", retry), "-32602", "expired")
-	})
-}
-
-// R-120: a request is asked only what it says that it can answer, also when one
-// before it has said more.
-func TestParkedRetryOfLess(t *testing.T) {
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		switch {
-		case m.Method == "tools/call":
-			f.say(`{"jsonrpc":"2.0","id":"roots","method":"roots/list"}`)
-			f.say(`{"jsonrpc":"2.0","id":"sampling","method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
-			return true
-		case m.IsResponse() && string(m.ID) == `"sampling"`:
-			f.say(`{"jsonrpc":"2.0","id":2,"result":{"content":[]}}`)
-		}
-		return false
-	}}
-	for _, caps := range []string{`{"roots":{}}`, `{}`} {
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-			v := visitor{}.ask(t, g, "1", "tools/call", `"name":"x"`)
-			<-v.done
-			bridgetest.Contains(t, v.answer, "roots/list", "sampling/createMessage")
-			less := visitor{caps: caps}.ask(t, g, "2", "tools/call", `"name":"x","requestState":"`+stateOf(t, v.answer)+`"`)
-			<-less.done
-			bridgetest.Lacks(t, less.answer, "sampling/createMessage")
-			got := f.wire(f.opened()).received()
-			bridgetest.Contains(t, strings.Join(got, ""), `"id":"sampling","error":{"code":-32602`)
-			if caps == "{}" {
-				bridgetest.Lacks(t, less.answer, "roots/list")
-				return
-			}
-			bridgetest.Contains(t, less.answer, "roots/list") // and the server has answered meanwhile
-			bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+stateOf(t, less.answer)+`"`), `"resultType":"complete"`)
-		})
-	}
-}
-
 // R-123: no requestState but a client's own, unchanged, does anything.
 func FuzzRequestState(f *testing.F) {
 	f.Add(uint16(0), byte(1), "")
@@ -440,32 +296,5 @@ func FuzzRequestState(f *testing.F) {
 				t.Errorf("the server got %d messages", n)
 			}
 		})
-	})
-}
-
-// R-150: a server that is slow to take note of a subscription is told, too, when
-// nobody wants it any more.
-func TestLowerListenGivenUp(t *testing.T) {
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "resources/subscribe" && m.URI() == "slow:" {
-			time.AfterFunc(15*time.Second, func() { f.answer(m, "{}") })
-			return true
-		}
-		return false
-	}}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		for _, leaves := range []time.Duration{time.Second, time.Minute} { // before the acknowledgement, and after it
-			v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"resourceSubscriptions":["slow:"]}`)
-			time.Sleep(leaves)
-			v.cancel(bridge.ErrCancelled)
-			<-v.done
-			time.Sleep(time.Minute)
-			bridgetest.Lacks(t, strings.Join(v.take(), ""), "slow:")
-			got := f.wire(1).received()
-			bridgetest.Contains(t, got[len(got)-1], "resources/unsubscribe", "slow:")
-		}
-		if r := remainsOf(g.table.Load().servers[0].pool); r.busy != 0 {
-			t.Errorf("left: %+v", r)
-		}
 	})
 }
