@@ -320,3 +320,37 @@ func (deaf) Call(ctx context.Context, _ *bridge.Request) (*jsonrpc.Message, erro
 	<-ctx.Done()
 	return nil, context.Cause(ctx)
 }
+
+// Who needs a connection without calls is told that it stays away, after five minutes and then with each attempt.
+func TestGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := make(chan time.Time, 100)
+		s := &server{}
+		l := lane.New(options(s), &bridge.Caller{}, lane.Ends{Client: s, Observer: s, GivenUp: func() { told <- time.Now() }})
+		if _, _, err := l.Known(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour + time.Second)
+		if l.State() != lane.Idle {
+			t.Errorf("state %d: the question for the greeting keeps the connection open", l.State())
+		}
+		release, err := l.Keep(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost := time.Now()
+		s.fails.Store(true)
+		s.rest.Gone(errors.New("it has died"))
+		time.Sleep(5*time.Minute - time.Second)
+		synctest.Wait()
+		if len(told) > 0 {
+			t.Error("told too early")
+		}
+		if after := (<-told).Sub(lost); after < 5*time.Minute || after > 6*time.Minute+time.Second {
+			t.Errorf("told after %v", after)
+		}
+		<-told
+		release()
+		_ = l.Close(t.Context())
+	})
+}
