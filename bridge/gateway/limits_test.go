@@ -226,3 +226,31 @@ func TestAnswersUnderWay(t *testing.T) {
 		}
 	})
 }
+
+// One that is for several servers does not ask the one that never acknowledges it
+// all the time.
+func TestListenNotAcknowledgedByOne(t *testing.T) {
+	p := newPeer()
+	answer, asked := p.serve, 0
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == era.Listen {
+			asked++
+			return true
+		}
+		return answer(f, m)
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{HandshakeTimeout: 2 * time.Minute}}, {Name: "other", Adapter: newPeer()}}}
+	limited(t, o, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked < 15 || asked > 24 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Errorf("it heard %q and ended with %s", got, v.answer)
+		}
+		v.cancel(bridge.ErrCancelled)
+		<-v.done
+	})
+}

@@ -290,7 +290,7 @@ func TestSubscribedAgain(t *testing.T) {
 // When no server can be had, each client is told so. A server that offers no such list is not asked for it.
 func TestNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, map[string]string{"prompts/list": `{"prompts":[]}`, "tools/list": `{"tools":[{"name":"a0 z9"}]}`})
+		one := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, map[string]string{"prompts/list": `{"prompts":[]}`, "tools/list": `{"tools":[{"name":"a0 z9"}],"_meta":{"k":1}}`})
 		silent := newActor(t, "silent", era.Rev20251125, `{}`, map[string]string{"prompts/list": `{"prompts":[]}`})
 		for _, known := range []bool{true, false} { // that it fails
 			one.set(func() { one.fresh, one.fails = true, errors.New("one is down") })
@@ -317,7 +317,7 @@ func TestNothing(t *testing.T) {
 		same(t, "the server that announces nothing got", silent.lines(), "prompts/list {}")
 		s.end()
 		s = play(t, false, one)
-		bridgetest.Contains(t, s.call("tools/list", `{}`), `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"bridge"}}`)
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"k":1`, `"io.modelcontextprotocol/serverInfo":{"name":"bridge"}`)
 		s.end()
 	})
 }
