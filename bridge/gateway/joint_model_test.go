@@ -12,6 +12,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -194,4 +195,25 @@ func TestJointNeverDeaf(t *testing.T) {
 			}
 		})
 	}
+}
+
+// R-147: a session that subscribes to one more resource replaces its subscription.
+// It hears of what it heard of before, and of what may have changed meanwhile.
+func TestJointOfSession(t *testing.T) {
+	k := newKeepsOne()
+	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
+		s, st, _ := beginAs(t, g, able("2025-11-25"))
+		for i, uri := range []string{"x:a", "x:b"} {
+			bridgetest.Contains(t, do(t, s, fmt.Sprint(i), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result":{}`)
+		}
+		bridgetest.Contains(t, strings.Join(st.take(), ""), "tools/list_changed", `"x:a"`)
+		time.Sleep(shrinkAfter + time.Second)
+		bridgetest.Contains(t, do(t, s, "3", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
+		time.Sleep(shrinkAfter + time.Second)
+		st.take()
+		k.change("x:b", "resources/updated", `,"uri":"x:b"`)
+		k.change("x:a", "resources/updated", `,"uri":"x:a"`)
+		k.tools()
+		same(t, "the session", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:b"}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`})
+	})
 }

@@ -224,3 +224,18 @@ func TestPoolFiltered(t *testing.T) {
 		bridgetest.Contains(t, names.wire(1).received()[1], `{"name":"a"}`)
 	})
 }
+
+// Sessions have connections to the server too: one of the pool's that nobody uses
+// makes room for them, and beside them.
+func TestPoolRoomBesideSessions(t *testing.T) {
+	run(t, ServerOptions{Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		for i := range 3 {
+			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
+		}
+		bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"result"`)
+		second, _ := begin(t, g, "")
+		bridgetest.Contains(t, do(t, second, "1", "tools/list", "{}"), `"result"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), "too many connections")
+	})
+}
