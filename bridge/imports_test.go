@@ -54,7 +54,7 @@ var layers = []layer{
 	}, false},
 	{"bridge/internal/lane", []string{"bridge/internal/lane"}, false},
 	{"bridge/internal/observe", []string{"bridge/internal/observe"}, true},
-	{"bridge/conn", []string{"bridge/conn", "internal/wiretest"}, true},
+	{"bridge/conn", []string{"bridge/conn", "internal/dialogue", "internal/wiretest"}, true},
 	{"bridge/internal/{listing,subscribe}", []string{"bridge/internal/listing", "bridge/internal/subscribe"}, false},
 	{"bridge", []string{"bridge"}, true},
 	{"internal", []string{"bridge/era", "bridge/guard", "docs", "internal"}, true},

@@ -5,15 +5,15 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os/exec"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -200,27 +200,6 @@ func (p *peer) collect(t *testing.T, from, n int, what string, match func(messag
 	}
 }
 
-func (p *peer) sample(answer func(*mcp.CreateMessageParams) (*mcp.CreateMessageResult, error)) (restore func()) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	before := p.onSample
-	p.onSample = answer
-	return func() { p.sample(before) }
-}
-
-func (p *peer) elicit(answer func(*mcp.ElicitParams) (*mcp.ElicitResult, error)) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.onElicit = answer
-}
-
-// questions returns the sampling and elicitation requests so far.
-func (p *peer) questions() ([]*mcp.CreateMessageParams, []*mcp.ElicitParams) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.sampled[:len(p.sampled):len(p.sampled)], p.elicited[:len(p.elicited):len(p.elicited)]
-}
-
 // tool calls a tool and returns its result, which may be a failure.
 func (p *peer) tool(t *testing.T, name string, args map[string]any) *mcp.CallToolResult {
 	t.Helper()
@@ -277,11 +256,76 @@ func brief(v any) string {
 	return string(text)
 }
 
-// code is the JSON-RPC code of an error, 0 if it has none.
-func code(err error) int64 {
-	var e *jsonrpc.Error
-	if errors.As(err, &e) {
-		return e.Code
+func textURI(n int) string { return fmt.Sprintf("demo://resource/dynamic/text/%d", n) }
+
+// same compares what went through JSON with what is written in the test.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if g, w := roundTrip(got), roundTrip(want); !reflect.DeepEqual(g, w) {
+		t.Errorf("%s = %s, want %s", what, brief(got), brief(want))
 	}
-	return 0
+}
+
+func roundTrip(v any) any {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	var back any
+	json.Unmarshal(text, &back)
+	return back
+}
+
+func contains(t *testing.T, what, got string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s = %q, want %q in it", what, got, want)
+		}
+	}
+}
+
+func includes(t *testing.T, what string, got []string, wants ...string) {
+	t.Helper()
+	for _, want := range wants {
+		if !slices.Contains(got, want) {
+			t.Errorf("%s: no %s in %v", what, want, got)
+		}
+	}
+}
+
+func updateOf(uri string) func(message) bool {
+	return func(m message) bool {
+		u, ok := m.params.(*mcp.ResourceUpdatedNotificationParams)
+		return ok && u.URI == uri
+	}
+}
+
+func (p *peer) subscribe(t *testing.T, uri string) {
+	t.Helper()
+	if err := p.session.Subscribe(t.Context(), &mcp.SubscribeParams{URI: uri}); err != nil {
+		t.Fatalf("subscribe %s: %v", uri, err)
+	}
+}
+
+func (p *peer) unsubscribe(t *testing.T, uri string) {
+	t.Helper()
+	if err := p.session.Unsubscribe(t.Context(), &mcp.UnsubscribeParams{URI: uri}); err != nil {
+		t.Fatalf("unsubscribe %s: %v", uri, err)
+	}
+}
+
+func (p *peer) setLevel(t *testing.T, level mcp.LoggingLevel) {
+	t.Helper()
+	if err := p.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: level}); err != nil {
+		t.Fatalf("set level %s: %v", level, err)
+	}
+}
+
+func toolNames(tools []*mcp.Tool) []string {
+	var names []string
+	for _, tool := range tools {
+		names = append(names, tool.Name)
+	}
+	return names
 }

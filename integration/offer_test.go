@@ -1,14 +1,19 @@
+//lint:file-ignore SA1019 logging is deprecated from 2026-07-28 on; the bridge serves the revisions before it.
+
 package integration
 
 import (
+	"errors"
 	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// TestOfferLegacy plays the feature script by a client that knows both eras and connects as it does by itself: it asks for the
-// newer era first, and uses what only the older one has (ping, the level of the log). Before a bridge that offers the older
-// era, over HTTP and through "mcp-bridge connect", it finds what it finds at a legacy server without a bridge.
+// TestOfferLegacy has a client that knows both eras connect as it does by itself: it asks for the newer era first, and uses
+// what only the older one has (ping, the level of the log). Before a bridge that offers the older era, over HTTP and through
+// "mcp-bridge connect", it finds what it finds at a legacy server without a bridge.
 func TestOfferLegacy(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()
@@ -25,7 +30,15 @@ func TestOfferLegacy(t *testing.T) {
 				where["direct"] = target{transport: "stdio", command: command, direct: true}
 			}
 			for name, where := range where {
-				t.Run(name, func(t *testing.T) { runScript(t, where, loadFlavour(t, server.name), "") })
+				t.Run(name, func(t *testing.T) {
+					p := newPeer("both", false).connect(t, where, "")
+					defer p.close(t)
+					same(t, "revision", p.session.InitializeResult().ProtocolVersion, legacy)
+					if err := errors.Join(p.session.Ping(t.Context(), nil), p.session.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: "info"})); err != nil {
+						t.Error(err)
+					}
+					same(t, "echo", p.text(t, "echo", map[string]any{"message": "hello"}), "Echo: hello")
+				})
 			}
 		})
 	}

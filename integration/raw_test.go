@@ -188,46 +188,6 @@ func TestSizes(t *testing.T) {
 	c.must(t, "echo", map[string]any{"message": "after too large an answer"})
 }
 
-// TestCancelForwarded checks that a cancellation reaches the server under the
-// id that the server knows, and that a disconnect is none.
-func TestCancelForwarded(t *testing.T) {
-	t.Parallel()
-	p := startBridge(t, nil, fakeProgram(t))
-	c := mustOpenRaw(t, p.base)
-	state := func(call string) (string, bool) {
-		got := c.must(t, "cancelled", map[string]any{"message": call})
-		return got, strings.HasPrefix(got, "known=true")
-	}
-	hang := func(call, id string) context.CancelFunc {
-		ctx, cancel := context.WithCancel(t.Context())
-		body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"hang","arguments":{"message":%q}}}`, id, call)
-		go c.post(ctx, []byte(body)) // ends with ctx
-		if got, ok := eventually(func() (string, bool) { return state(call) }); !ok {
-			t.Errorf("call %s did not reach the server: %s", call, got)
-		}
-		return cancel
-	}
-	disconnect := hang("left", `"x:1"`)
-	disconnect()
-	defer hang("cancelled", `"y\u00e9"`)()
-	r, err := c.post(t.Context(), []byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"y\u00e9","reason":"enough"}}`))
-	if err != nil || r.status != http.StatusAccepted {
-		t.Errorf("cancelled: %v %v, want status 202", r, err)
-	}
-	if got, ok := eventually(func() (string, bool) {
-		got, _ := state("cancelled")
-		return got, got == "known=true cancelled=true"
-	}); !ok {
-		t.Errorf("the call that was cancelled: %s", got)
-	}
-	if got, _ := state("left"); got != "known=true cancelled=false" {
-		t.Errorf("the call whose client left: %s; a disconnect is no cancellation", got)
-	}
-	if err := c.end(t.Context()); err != nil { // or the bridge would wait for the call before it stops
-		t.Error(err)
-	}
-}
-
 // TestEnvironment checks that a server gets nothing of the bridge's own
 // environment but what programs need to run.
 func TestEnvironment(t *testing.T) {

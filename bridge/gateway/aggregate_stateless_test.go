@@ -121,69 +121,6 @@ func commonsOf(t *testing.T, one, two *modernFake) *gateway {
 	}})
 }
 
-// TestCommons: clients without sessions find all servers as one, each request
-// on its own.
-func TestCommons(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := func(uri string) map[string]string {
-			return map[string]string{
-				"tools/list":     `{"resultType":"complete","tools":[{"name":"a","inputSchema":{"type":"object"}}],"ttlMs":9,"cacheScope":"public","_meta":{"x":1}}`,
-				"resources/list": `{"resultType":"complete","resources":[{"uri":"` + uri + `","name":"r"}],"ttlMs":9,"cacheScope":"public"}`,
-			}
-		}
-		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
-		g := commonsOf(t, one, two)
-		defer g.Close(context.Background())
-
-		found := callStateless(t, g, "", "server/discover", "")
-		for path, want := range map[string]string{
-			"resultType": "complete", "supportedVersions.0": "2026-07-28", "capabilities.tools.listChanged": "true", "capabilities.resources.subscribe": "true",
-			"capabilities.extensions.io\\.modelcontextprotocol/tasks": "{}",
-			"_meta.io\\.modelcontextprotocol/serverInfo.name":         "mcp-bridge", "ttlMs": "0", "cacheScope": "private",
-		} {
-			if got := gjson.Get(found, path).String(); got != want {
-				t.Errorf("server/discover: %s is %q, want %q, in %s", path, got, want, found)
-			}
-		}
-		if text := gjson.Get(found, "instructions").String(); !strings.Contains(text, "ask one") || !strings.Contains(text, "ask two") {
-			t.Errorf("instructions: %q", text)
-		}
-
-		list := callStateless(t, g, "", "tools/list", "")
-		if got := gjson.Get(list, "tools.#.name").Raw; got != `["one__a","two__a"]` {
-			t.Errorf("tools: %s", list)
-		}
-		if gjson.Get(list, "resultType").Str != "complete" || !gjson.Get(list, "ttlMs").Exists() || gjson.Get(list, "cacheScope").Str != "private" ||
-			gjson.Get(list, `_meta.io\.modelcontextprotocol/serverInfo.name`).Str != "mcp-bridge" || gjson.Get(list, "_meta.x").Int() != 1 {
-			t.Errorf("what stands around the tools (R-084, R-085): %s", list)
-		}
-		if got := callStateless(t, g, "", "tools/call", `"name":"two__a"`); gjson.Get(got, "by").Str != "two" || gjson.Get(got, "tool").Str != "a" {
-			t.Errorf("tools/call: %s", got)
-		}
-		if got := callStateless(t, g, "", "resources/read", `"uri":"two://r"`); gjson.Get(got, "by").Str != "two" {
-			t.Errorf("resources/read: %s", got)
-		}
-		if got := callStateless(t, g, "", "resources/read", `"uri":"none://r"`); gjson.Get(got, "code").Int() != -32602 {
-			t.Errorf("a resource that is nobody's (R-090): %s", got)
-		}
-		if got := callStateless(t, g, "", "ping", ""); gjson.Get(got, "code").Int() != -32601 {
-			t.Errorf("ping (R-079): %s", got)
-		}
-
-		task := callStateless(t, g, "", "tools/call", `"name":"one__slow"`)
-		id := gjson.Get(task, "taskId").Str
-		if id == "" || id == "t1" {
-			t.Fatalf("a task: %s", task)
-		}
-		if got := callStateless(t, g, "", "tasks/get", `"taskId":"`+id+`"`); gjson.Get(got, "by").Str != "one" || gjson.Get(got, "taskId").Str != id {
-			t.Errorf("tasks/get: %s", got)
-		}
-		if got := callStateless(t, g, "", "tasks/get", `"taskId":"t1"`); gjson.Get(got, "code").Int() != -32602 {
-			t.Errorf("a task that is nobody's: %s", got)
-		}
-	})
-}
-
 // TestCommonsListen: a subscription to all servers as one is acknowledged once,
 // has what each of them says under the client's own id, and outlives the loss
 // of one (R-142, R-143, R-146, R-149).
@@ -276,46 +213,5 @@ func TestCommonsTasksOfPrincipals(t *testing.T) {
 		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`)
 		v.cancel(nil)
 		<-v.done
-	})
-}
-
-// What a legacy server says about the part of a list that it was asked for is
-// nobody's: the list is of all servers.
-func TestCommonsListWithProgress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		talks := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method == "tools/list" {
-				if m.Token() != nil {
-					f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
-				}
-				f.say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":"x"}}`)
-				f.answer(m, `{"tools":[{"name":"a","inputSchema":{}}]}`)
-			}
-			return m.Method == "tools/list"
-		}}
-		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
-			{Name: "one", Adapter: talks, ServerSettings: ServerSettings{Prefix: "one__"}}, {Name: "two", Adapter: &fake{}, ServerSettings: ServerSettings{Prefix: "two__"}},
-		}})
-		defer g.Close(context.Background())
-		for _, meta := range []string{`,"progressToken":"t"`, `,"io.modelcontextprotocol/logLevel":"debug"`} {
-			bridgetest.Contains(t, visitor{meta: meta}.call(t, g, "tools/list", ""), `"one__a"`)
-		}
-	})
-}
-
-// R-088: what a modern server leaves out of its answer to server/discover is
-// filled in.
-func TestDiscoverIncomplete(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := modernShop("one", nil)
-		m.result = `{"supportedVersions":["2026-07-28"]}`
-		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{{Name: "one", Adapter: m}}})
-		defer g.Close(context.Background())
-		found := callStateless(t, g, "one", "server/discover", "")
-		for path, want := range map[string]string{"resultType": `"complete"`, "capabilities": "{}", "ttlMs": "0", "cacheScope": `"private"`, "supportedVersions.#": "5"} {
-			if got := gjson.Get(found, path).Raw; got != want && gjson.Get(found, path).String() != want {
-				t.Errorf("%s is %s, want %s", path, got, want)
-			}
-		}
 	})
 }

@@ -224,43 +224,6 @@ func TestArgumentsReload(t *testing.T) {
 	})
 }
 
-// Without the list of tools nothing can be promised, so nothing is sent.
-func TestArgumentsUnlisted(t *testing.T) {
-	fails := true
-	f := depots()["legacy"]
-	serve := f.serve
-	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/list" && fails {
-			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"not now"}}`, m.ID))
-			return true
-		}
-		return serve(f, m)
-	}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Lists: filter.Lists{Tools: depotRules}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"store","arguments":{}}`), "its list of tools could not be read")
-		if n := callsOf(f); n != 0 {
-			t.Errorf("the server got %d calls", n)
-		}
-		fails = false
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"store","arguments":{}}`), "${caller.claims.tenant}, which this caller lacks")
-	})
-}
-
-// The name of the caller is that in logs.
-func TestArgumentsCaller(t *testing.T) {
-	f := depots()["legacy"]
-	rules := filter.Rules{Override: map[string]filter.Override{"get": {Args: map[string]arguments.Change{"tenant": {Value: raw(`"${caller.name}"`)}}}}}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Lists: filter.Lists{Tools: rules}}}, func(t *testing.T, g *gateway) {
-		for _, name := range []string{"ann", "bob"} { // over one connection
-			s, _ := begin(t, g, name)
-			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), `"got":{"tenant":"`+name+`"}`)
-		}
-		s, _ := begin(t, g, "")
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), "${caller.name}, which this caller lacks")
-	})
-}
-
 // The operator's values hold in a group, and for tools that are found by a search and called by its tools.
 func TestArgumentsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,5 +253,19 @@ func TestArgumentsFound(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// The name of the caller is that in logs.
+func TestArgumentsCaller(t *testing.T) {
+	f := depots()["legacy"]
+	rules := filter.Rules{Override: map[string]filter.Override{"get": {Args: map[string]arguments.Change{"tenant": {Value: raw(`"${caller.name}"`)}}}}}
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Lists: filter.Lists{Tools: rules}}}, func(t *testing.T, g *gateway) {
+		for _, name := range []string{"ann", "bob"} { // over one connection
+			s, _ := begin(t, g, name)
+			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), `"got":{"tenant":"`+name+`"}`)
+		}
+		s, _ := begin(t, g, "")
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"get"}`), "${caller.name}, which this caller lacks")
 	})
 }

@@ -3,28 +3,19 @@ package gateway
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/cache"
-	"github.com/mcp-bridge/bridge/bridge/guard/retry"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
-	"github.com/mcp-bridge/bridge/internal/rawjson"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // Limits of package cache.
@@ -78,378 +69,6 @@ func (l *lister) times() int {
 	return l.asked
 }
 
-// hinted makes a modern server that answers tools/list with these members, and
-// counts how often. %d in them is the number of the answer.
-func hinted(members string) (*statelessFake, func() int) {
-	var mu sync.Mutex
-	asked := 0
-	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		switch m.Method {
-		case era.Listen:
-			s.acknowledge(m)
-		case "tools/list", "resources/read":
-			mu.Lock()
-			asked++
-			s.reply(m, `{"resultType":"complete",`+strings.ReplaceAll(members, "%d", fmt.Sprint(asked))+`}`)
-			mu.Unlock()
-		default:
-			s.reply(m, `{"resultType":"complete"}`)
-		}
-		return true
-	}}
-	return s, func() int {
-		synctest.Wait()
-		mu.Lock()
-		defer mu.Unlock()
-		return asked
-	}
-}
-
-// However many clients list at once, and however they share the server's
-// connections, it is asked once.
-func TestCacheOneFetchForAll(t *testing.T) {
-	clients := scaletest.Of(200, 1000)
-	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
-		l := newLister()
-		l.after = time.Second
-		run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: share, MaxChildren: clients + 1}}, func(t *testing.T, g *gateway) {
-			var wg sync.WaitGroup
-			for range clients {
-				s, _ := begin(t, g, "")
-				wg.Go(func() {
-					if a := do(t, s, `"mine"`, "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":"mine","result":{"tools":[{"name":"t1"}],"x":1.0}}` {
-						t.Errorf("got %s", a)
-					}
-				})
-			}
-			wg.Wait()
-			if n, st := l.times(), g.Status()[0].Cache; n != 1 || st.Joined != uint64(clients-1) || st.Misses != 1 {
-				t.Errorf("%s: the server was asked %d times; %+v", share, n, st)
-			}
-		})
-	}
-	modern, asked := hinted(`"tools":[{"name":"t%d"}],"ttlMs":1000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: modern}, func(t *testing.T, g *gateway) {
-		var all []*visiting
-		for i := range clients {
-			all = append(all, visitor{}.ask(t, g, fmt.Sprint(i), "tools/list", ""))
-		}
-		for i, v := range all {
-			<-v.done
-			bridgetest.Contains(t, v.answer, fmt.Sprintf(`"id":%d,`, i), `"name":"t1"`, `"ttlMs":1000`)
-		}
-		if n := asked(); n != 1 {
-			t.Errorf("the modern server was asked %d times", n)
-		}
-	})
-}
-
-// Clients of both eras are given kept lists, each as it understands them. What
-// they can do may make a difference to the server.
-func TestCacheEras(t *testing.T) {
-	f, asked := hinted(`"tools":[{"name":"t%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		s, _, _ := beginAs(t, g, able("2025-11-25"))
-		for range 3 {
-			if a := do(t, s, "1", "tools/list", `{}`); a != `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"t1","inputSchema":{"type":"object"}}],"x":1e400}}` {
-				t.Errorf("got %s", a)
-			}
-			if a := (visitor{}).call(t, g, "tools/list", ""); a != `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","tools":[{"name":"t2","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"public","x":1e400}}` {
-				t.Errorf("got %s", a)
-			}
-		}
-		if n := asked(); n != 2 {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-// A resource is kept as the modern server says, and until it says that it has
-// changed. A legacy server's is not.
-func TestCacheRead(t *testing.T) {
-	f, asked := hinted(`"contents":[{"uri":"a:","text":"%d"}],"ttlMs":60000,"cacheScope":"private"`)
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		ear := visitor{}.ask(t, g, "9", era.Listen, `"notifications":{"resourceSubscriptions":["a:"]}`)
-		read := func() string { return visitor{}.call(t, g, "resources/read", `"uri":"a:"`) }
-		bridgetest.Contains(t, read(), `"text":"1"`)
-		bridgetest.Contains(t, read(), `"text":"1"`)
-		s := f.wire(1)
-		s.tell(s.received(era.Listen)[0].ID, "notifications/resources/updated", "b:")
-		ear.take()
-		bridgetest.Contains(t, read(), `"text":"1"`)
-		s.tell(s.received(era.Listen)[0].ID, "notifications/resources/updated", "a:/part")
-		bridgetest.Contains(t, strings.Join(ear.take(), ""), "a:/part")
-		bridgetest.Contains(t, read(), `"text":"2"`)
-		if n := asked(); n != 2 {
-			t.Errorf("asked %d times", n)
-		}
-		ear.cancel(bridge.ErrCancelled)
-		<-ear.done
-	})
-	l := &fake{}
-	run(t, ServerOptions{Adapter: l}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for range 3 {
-			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
-		}
-		if n := len(requestsOf(l.wire(1).received(), "resources/read")); n != 3 {
-			t.Errorf("read %d times", n)
-		}
-	})
-}
-
-// What a modern server says of itself is kept too: nothing is opened or asked for
-// that.
-func TestCacheDiscover(t *testing.T) {
-	s, _ := hinted(`"x":1`)
-	s.discover = strings.Replace(announced, `"ttlMs":60000`, `"ttlMs":120000`, 1)
-	run(t, ServerOptions{Adapter: s}, func(t *testing.T, g *gateway) {
-		first := visitor{}.call(t, g, "server/discover", "")
-		time.Sleep(time.Minute)
-		second := visitor{}.call(t, g, "server/discover", "")
-		if want := strings.Replace(first, `"ttlMs":120000`, `"ttlMs":60000`, 1); second != want {
-			t.Errorf("got  %s\nwant %s", second, want)
-		}
-		if n := len(s.wire(1).received("server/discover")); n != 2 { // one is the handshake's
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-// A connection that is asleep is not opened for a list; one that is lost is,
-// and meanwhile what is kept is given out, for as long as the settings allow.
-func TestCacheStale(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareAll, Cache: cache.Options{Stale: 30 * time.Minute}}, Process: true}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		v := visitor{}
-		do(t, s, "1", "tools/list", `{}`)
-		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t`)
-		opened, asked := l.opened(), l.times()
-		time.Sleep(25 * time.Minute) // the idle time is ten
-		if n := g.lanes.Open(); n != 0 {
-			t.Fatalf("%d connections are open", n)
-		}
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t`)
-		bridgetest.Contains(t, v.call(t, g, "tools/list", ""), `"t`, `"ttlMs":0`)
-		bridgetest.Contains(t, visitor{meta: `,"io.modelcontextprotocol/logLevel":"debug"`}.call(t, g, "tools/list", ""), `"t`)
-		if l.opened() != opened || l.times() != asked {
-			t.Errorf("the server was started, or asked, for a list")
-		}
-		if st := g.Status()[0]; !st.Cache.Stale || st.Cache.Served != 3 || st.Cache.Entries == 0 || st.Cache.Oldest < 25*time.Minute || st.Lanes != 0 {
-			t.Errorf("the status is %+v", st)
-		}
-		time.Sleep(6 * time.Minute)
-		do(t, s, "1", "tools/list", `{}`)
-		if l.opened() == opened {
-			t.Error("what is too old was given out")
-		}
-		if st := g.Status()[0]; st.Cache.Stale {
-			t.Errorf("the status is %+v", st)
-		}
-	})
-}
-
-// What is only a connection, and no process, is opened for a list that is not
-// fresh any more.
-func TestCacheNoProcess(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		do(t, s, "1", "tools/list", `{}`)
-		time.Sleep(25 * time.Minute)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
-	})
-}
-
-// While the server cannot be had its list can. That is said once; what it does
-// not do is an error.
-func TestCacheServerFails(t *testing.T) {
-	l := newLister()
-	var dead bool
-	l.before = func(context.Context, int) error {
-		if dead {
-			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it does not start"}
-		}
-		return nil
-	}
-	log := &syncBuffer{}
-	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: l}}, Log: slog.New(slog.NewTextHandler(log, nil))})
-		defer g.Close(context.Background())
-		s, st := begin(t, g, "")
-		do(t, s, "1", "tools/list", `{}`)
-		dead = true
-		l.wire(1).die()
-		synctest.Wait()
-		time.Sleep(2 * time.Minute)
-		for range 3 {
-			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t1"`)
-			time.Sleep(time.Second)
-		}
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t1"}`), `"error"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":"c"}`), `"error"`) // there is none
-		if n := strings.Count(log.String(), "serving an old list"); n != 1 {
-			t.Errorf("it was said %d times", n)
-		}
-		dead = false
-		time.Sleep(time.Minute)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t1"`) // and the server is tried
-		time.Sleep(time.Second)
-		bridgetest.Contains(t, strings.Join(st.take(), ""), "tools/list_changed")
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t3"`) // what was asked before that was told is not kept
-		if g.Status()[0].Cache.Stale {
-			t.Error("it is stale still")
-		}
-		dead = true
-		l.wire(2).die()
-		synctest.Wait()
-		time.Sleep(2 * time.Hour)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"error"`)
-	})
-}
-
-// syncBuffer is a log.
-type syncBuffer struct {
-	mu sync.Mutex // guards b
-	b  strings.Builder
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
-// A connection that was opened again after a loss may be one to another version of
-// the server.
-func TestCacheReopened(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Hour}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		other, _ := begin(t, g, "")
-		do(t, s, "1", "tools/list", `{}`)
-		l.wire(1).die()
-		synctest.Wait()
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		bridgetest.Contains(t, do(t, other, "1", "tools/list", `{}`), `"t2"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"t2"`)
-	})
-}
-
-// Off is off.
-func TestCacheOff(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for range 3 {
-			do(t, s, "1", "tools/list", `{}`)
-		}
-		if n := l.times(); n != 3 || g.Status()[0].Cache != (cache.Status{}) {
-			t.Errorf("asked %d times, %+v", n, g.Status()[0].Cache)
-		}
-	})
-}
-
-// A bridge that is closed waits for what it asks, and leaves nobody waiting.
-func TestCacheClose(t *testing.T) {
-	l := newLister()
-	l.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" }
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: SharePrincipal}}, func(t *testing.T, g *gateway) {
-		for range 3 {
-			s, _ := begin(t, g, "")
-			start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-		}
-		v := visitor{}.ask(t, g, "1", "tools/list", "")
-		synctest.Wait()
-		g.Close(context.Background())
-		<-v.done
-		if v.err == nil || errors.Is(v.err, context.Canceled) { // the client did not cancel it
-			t.Errorf("it was answered %s, for %v", v.answer, v.err)
-		}
-	})
-}
-
-// A server that is left alone because it fails has its lists all the same, at its
-// own address and where it is one of several.
-func TestCacheBreakerOpen(t *testing.T) {
-	bad, good := newLister(), newLister()
-	good.list = toolList("fine")
-	var dead bool
-	bad.before = func(context.Context, int) error {
-		if dead {
-			return &bridge.Error{Server: "bad", Kind: bridge.ErrUnavailable, Public: "it does not start"}
-		}
-		return nil
-	}
-	all(t, []stock{
-		{name: "bad", prefix: "bad__", f: bad.fake, o: ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 1}}}},
-		{name: "good", prefix: "good__", f: good.fake},
-	}, func(t *testing.T, g *gateway) {
-		list := func() []string { return names(t, visitor{}.call(t, g, "tools/list", "")) }
-		same(t, "at first", list(), []string{"bad__t1", "good__fine"})
-		dead = true
-		bad.wire(1).die()
-		synctest.Wait()
-		time.Sleep(2 * time.Minute)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"bad__t1"`), `"error"`)
-		opened := bad.opened()
-		same(t, "then", list(), []string{"bad__t1", "good__fine"})
-		same(t, "then", list(), []string{"bad__t1", "good__fine"})
-		if st := g.Status()[0]; bad.opened() != opened || !st.Cache.Stale || st.Breaker != "open" {
-			t.Errorf("it was opened %d times more; %+v", bad.opened()-opened, st)
-		}
-	})
-}
-
-// Wrong arguments are a reason to ask anew what a tool wants, but not for each
-// call; and what is given out again is looked at once.
-func TestCacheValidated(t *testing.T) {
-	l := newLister()
-	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for range 50 {
-			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
-		}
-		if n := l.times(); n != 1 {
-			t.Errorf("asked %d times", n)
-		}
-		do(t, s, "1", "tools/list", `{}`)
-		time.Sleep(2 * time.Second)
-		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
-		bridgetest.Lacks(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError"`)
-		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["b"]}}]}`
-		l.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		synctest.Wait()
-		do(t, s, "1", "tools/list", `{}`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `b: is missing`)
-		if n := l.times(); n != 3 {
-			t.Errorf("asked %d times", n)
-		}
-	})
-}
-
-// A process that is started for each call does not sleep: a list that is not fresh
-// any more is a reason to start one, for clients of both eras.
-func TestCacheShareCall(t *testing.T) {
-	l := newLister()
-	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Share: ShareCall}, Process: true}, func(t *testing.T, g *gateway) {
-		for i := range 3 {
-			bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), fmt.Sprintf(`"t%d"`, 2*i+1))
-			s, _ := begin(t, g, "")
-			bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), fmt.Sprintf(`"t%d"`, 2*i+2)) // its client can do something else
-			time.Sleep(legacyFresh)
-		}
-	})
-}
-
 // A connection that is closed and cannot be opened again, or must not, is no
 // reason to have no list.
 func TestCacheClosedAndFailing(t *testing.T) {
@@ -482,113 +101,6 @@ func TestCacheClosedAndFailing(t *testing.T) {
 			bridgetest.Contains(t, v.call(t, g, "tools/list", `"cursor":"c"`), `"error"`)
 		})
 	}
-}
-
-// A cursor is for the connection that gave it: a legacy server may know it in one
-// session, or process, only (A4).
-func TestCacheCursorsAreNotShared(t *testing.T) {
-	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll} {
-		asked := 0
-		var mu sync.Mutex
-		f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method != "tools/list" {
-				return false
-			}
-			mu.Lock()
-			asked++
-			mu.Unlock()
-			switch params := string(m.Params); {
-			case !strings.Contains(params, `"cursor"`):
-				time.AfterFunc(time.Second, func() { f.answer(m, fmt.Sprintf(`{"tools":[{"name":"a"}],"nextCursor":"of%d"}`, f.n)) })
-			case strings.Contains(params, fmt.Sprintf(`"of%d"`, f.n)):
-				f.answer(m, `{"tools":[{"name":"b"}]}`)
-			default:
-				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"bad cursor"}}`, m.ID))
-			}
-			return true
-		}}
-		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share, Cache: cache.Options{Lists: time.Minute}}}, func(t *testing.T, g *gateway) {
-			var wg sync.WaitGroup
-			for i := range 3 {
-				s, _ := begin(t, g, "")
-				wg.Go(func() {
-					for range 5 {
-						next := gjson.Get(do(t, s, "1", "tools/list", `{}`), "result.nextCursor").Str
-						time.Sleep(time.Duration(3-i) * time.Second) // the last to come is the first to go on
-						bridgetest.Contains(t, do(t, s, "1", "tools/list", `{"cursor":`+rawjson.Quote(next)+`}`), `"b"`)
-					}
-				})
-			}
-			wg.Wait()
-			if n := asked; n > f.open()*2 {
-				t.Errorf("%s: asked %d times", share, n)
-			}
-		})
-	}
-}
-
-// When a tool's headers are not what its list asked for, the list that clients get
-// is asked for anew, also where they say something that is forwarded.
-func TestCacheRefreshed(t *testing.T) {
-	lists, calls := 0, 0
-	f := &statelessFake{mirrors: true, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		switch m.Method {
-		case era.Listen:
-			s.acknowledge(m)
-		case "tools/list":
-			lists++
-			s.reply(m, fmt.Sprintf(`{"resultType":"complete","tools":[{"name":"t","title":"%d","inputSchema":{"type":"object"}}],"ttlMs":60000,"cacheScope":"private"}`, lists))
-		case "tools/call":
-			if calls++; calls == 1 {
-				s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32020,"message":"a header is missing"}}`, m.ID))
-			} else {
-				s.reply(m, `{"resultType":"complete","content":[]}`)
-			}
-		}
-		return true
-	}}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}}}, func(t *testing.T, g *gateway) {
-		h := http.Header{"X-Tenant": {"a"}}
-		s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "refreshed", Envelope: &Envelope{Header: h}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		call := func(method, params string) string {
-			m, _ := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":%q,"params":%s}`, method, params)), &Envelope{Header: h}, nil)
-			return bridgetest.Text(m)
-		}
-		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"1"`)
-		time.Sleep(time.Second)
-		bridgetest.Contains(t, call("tools/call", `{"name":"t"}`), `"content":[]`)
-		bridgetest.Contains(t, call("tools/list", `{}`), `"title":"2"`)
-		if lists != 2 {
-			t.Errorf("the tools were listed %d times", lists)
-		}
-	})
-}
-
-// Which tools may be called twice is known from a list that another has asked for,
-// too.
-func TestCacheRetries(t *testing.T) {
-	calls := 0
-	s := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		switch m.Method {
-		case "tools/list":
-			s.reply(m, `{"resultType":"complete","tools":[{"name":"t","inputSchema":{"type":"object"},"annotations":{"idempotentHint":true}}],"ttlMs":60000,"cacheScope":"public"}`)
-		case "tools/call":
-			if calls++; calls == 1 {
-				s.die()
-			} else {
-				s.reply(m, `{"resultType":"complete","content":[]}`)
-			}
-		}
-		return true
-	}}
-	run(t, ServerOptions{Adapter: s, ServerSettings: ServerSettings{Retry: retry.Options{Tools: true}}}, func(t *testing.T, g *gateway) {
-		visitor{principal: "a"}.call(t, g, "tools/list", "")
-		visitor{principal: "b"}.call(t, g, "tools/list", "")
-		bridgetest.Contains(t, visitor{principal: "b"}.call(t, g, "tools/call", `"name":"t"`), `"content":[]`)
-	})
 }
 
 // A child process that was stopped for idleness is not started for a list.
@@ -655,4 +167,32 @@ func TestCacheAnnounced(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Wrong arguments are a reason to ask anew what a tool wants, but not for each
+// call; and what is given out again is looked at once.
+func TestCacheValidated(t *testing.T) {
+	l := newLister()
+	l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["a"]}}]}`
+	run(t, ServerOptions{Adapter: l, ServerSettings: ServerSettings{Validate: true}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		for range 50 {
+			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError":true`)
+		}
+		if n := l.times(); n != 1 {
+			t.Errorf("asked %d times", n)
+		}
+		do(t, s, "1", "tools/list", `{}`)
+		time.Sleep(2 * time.Second)
+		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object"}}]}`
+		bridgetest.Lacks(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `"isError"`)
+		l.list = `{"tools":[{"name":"t","inputSchema":{"type":"object","required":["b"]}}]}`
+		l.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+		synctest.Wait()
+		do(t, s, "1", "tools/list", `{}`)
+		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t","arguments":{}}`), `b: is missing`)
+		if n := l.times(); n != 3 {
+			t.Errorf("asked %d times", n)
+		}
+	})
 }

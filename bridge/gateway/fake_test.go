@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -204,25 +203,6 @@ func (f *fake) wire(n int) *fakeWire {
 	return f.wires[n-1]
 }
 
-// restored has the newest connection end by itself, and returns the resources that
-// the server is subscribed to over the next one: those of the lane. Without any, no
-// other one is opened.
-func restored(f *fake) (uris []string) {
-	n := f.open()
-	f.wire(n).die()
-	time.Sleep(time.Minute)
-	synctest.Wait()
-	if f.open() == n {
-		return nil
-	}
-	for _, line := range f.wire(n + 1).received() {
-		if m, err := jsonrpc.Parse([]byte(line)); err == nil && m.Method == "resources/subscribe" {
-			uris = append(uris, m.URI())
-		}
-	}
-	return uris
-}
-
 // bare returns a lane without any guards.
 func bare(s *server, from *bridge.Caller) *lane.Lane {
 	return lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from)})
@@ -230,14 +210,8 @@ func bare(s *server, from *bridge.Caller) *lane.Lane {
 
 // Limits of package lane.
 const (
-	maxNotes    = 64 // notifications that wait for a connection
-	maxOpenings = 4  // connections to one server opened at once
-	maxStarts   = 16 // connections that begin to be opened at once
-
 	gatherFor = 50 * time.Millisecond // subscriptions come in crowds; package lift says the same
 
-	patientUntil = 5 * time.Second // a call waits for a connection
-	stable       = 5 * time.Minute // the end of a connection is no fault of its beginning
 )
 
 // all returns what the server got over all connections, when all is quiet.
@@ -384,14 +358,36 @@ func (p *pendingCall) over() bool {
 	}
 }
 
-// below returns what makes a session's calls below all wrappers.
-func below(s *sitting) bridge.Upstream {
-	up := s.bindings.Current().Chain
-	for {
-		inner := reflect.ValueOf(up).Elem().FieldByName("Upstream")
-		if !inner.IsValid() {
-			return up
+// sayOn makes the server send a message on the stream of a call, as it can over
+// Streamable HTTP.
+func (f *fakeWire) sayOn(call int64, text string) {
+	f.queue <- func() {
+		m, err := jsonrpc.Parse([]byte(text))
+		if err != nil {
+			panic(err)
 		}
-		up = inner.Interface().(bridge.Upstream)
+		f.DeliverOn(call, m)
 	}
+}
+
+// pings counts what a server got of them.
+func pings(f *fakeWire) (n int) {
+	for _, line := range f.log() {
+		if strings.Contains(line, `"method":"ping"`) {
+			n++
+		}
+	}
+	return n
+}
+
+func number(id []byte) (n int64) {
+	for _, c := range id {
+		n = 10*n + int64(c-'0')
+	}
+	return n
+}
+
+// silent makes a server that never answers that method.
+func silent(method string) func(*fakeWire, *jsonrpc.Message) bool {
+	return func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == method }
 }

@@ -140,24 +140,6 @@ func (s *statelessWire) acknowledge(m *jsonrpc.Message, less ...string) {
 	s.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},` + params[1:] + `}`)
 }
 
-// tell sends a notification of the subscription of that id.
-func (s *statelessWire) tell(id []byte, method, uri string) {
-	if uri != "" {
-		uri = `,"uri":` + rawjson.Quote(uri)
-	}
-	s.say(`{"jsonrpc":"2.0","method":"` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(id) + `}` + uri + `}}`)
-}
-
-// die ends the connection by itself.
-func (s *statelessWire) die() {
-	s.queue <- func() {
-		err := &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "it died"}
-		if s.Fail(err) {
-			s.rest.Gone(err)
-		}
-	}
-}
-
 func (s *statelessWire) Server() *bridge.Greeting { return s.server }
 
 // Attributes implements Attributing.
@@ -176,13 +158,6 @@ func (s *statelessFake) wire(n int) *statelessWire {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.wires[n-1]
-}
-
-func (s *statelessFake) opened() int {
-	synctest.Wait()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.wires)
 }
 
 // received returns what the server got of that method, when all is quiet.

@@ -9,64 +9,10 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/cache"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
-
-// R-022, R-023, R-166, protocol.md D2.2: what a modern server says of itself, as
-// the answer to initialize.
-func TestLiftInitialize(t *testing.T) {
-	caps := `{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"prompts":{},"logging":{},"completions":{},"extensions":{"com.example/x":{}}}`
-	for _, tc := range []struct{ name, discover, asked, want string }{
-		{"whole", announced, "2025-11-25", `{"protocolVersion":"2025-11-25","capabilities":` + caps + `,"serverInfo":{"name":"stateless","version":"2"},"instructions":"be kind"}`},
-		{"old", announced, "2024-11-05", `{"protocolVersion":"2024-11-05","capabilities":` + caps + `,"serverInfo":{"name":"stateless","version":"2"},"instructions":"be kind"}`},
-		{"modern revision in a handshake", announced, "2026-07-28", `{"protocolVersion":"2025-11-25","capabilities":` + caps + `,"serverInfo":{"name":"stateless","version":"2"},"instructions":"be kind"}`},
-		{"nameless", `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"ttlMs":0,"cacheScope":"private"}`, "2025-06-18",
-			`{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"fake","version":"unknown"}}`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			run(t, ServerOptions{Adapter: &statelessFake{discover: tc.discover}}, func(t *testing.T, g *gateway) {
-				_, _, a := beginAs(t, g, able(tc.asked))
-				if want := `{"jsonrpc":"2.0","id":"init","result":` + tc.want + `}`; a != want {
-					t.Errorf("got  %s\nwant %s", a, want)
-				}
-			})
-		})
-	}
-}
-
-// R-097, R-098, protocol.md D2.3: what a modern server is told of the client,
-// which is not what the client says there itself.
-func TestLiftMeta(t *testing.T) {
-	const who = `"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{"form":{},"url":{}},"roots":{},"sampling":{}},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}`
-	for _, tc := range []struct{ name, params, want string }{
-		{"no params", ``, `{"_meta":{` + who + `}}`},
-		{"empty", `,"params":{ }`, `{"_meta":{` + who + `}}`},
-		{"others", `,"params":{ "cursor":"" }`, `{"_meta":{` + who + `}, "cursor":"" }`},
-		{"empty _meta", `,"params":{"_meta":{ },"cursor":1.0}`, `{"_meta":{` + who + ` },"cursor":1.0}`},
-		{"token", `,"params":{"x":[1],"_meta":{"progressToken":"p","v":1.50}}`, `{"x":[1],"_meta":{` + who + `,"progressToken":2,"v":1.50}}`},
-		{"lies", `,"params":{"_meta":{"a":1,"io.modelcontextprotocol/clientCapabilities":{"x":1},"io.modelcontextprotocol/logLevel":"debug"}}`, `{"_meta":{"a":1,` + who + `}}`},
-		{"hidden lies", `,"params":{"_meta":{"io.modelcontextprotocol\/logLevel":"debug","progressToken":7}}`, `{"_meta":{"progressToken":2,` + who + `}}`},
-		{"no object", `,"params":{"_meta":"no","x":1}`, `{"_meta":{` + who + `},"x":1}`},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f := &statelessFake{discover: silentServer, serve: completely("{}")}
-			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Cache: cache.Options{Off: true}}}, func(t *testing.T, g *gateway) {
-				s, _, _ := beginAs(t, g, able("2025-11-25"))
-				m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"`+tc.params+`}`), nil, nil)
-				if got := bridgetest.Text(m); got != `{"jsonrpc":"2.0","id":1,"result":{}}` {
-					t.Errorf("the client got %s", got)
-				}
-				if got := f.wire(1).received("tools/list"); len(got) != 1 || string(got[0].Params) != tc.want {
-					t.Errorf("the server got %s\nwant %s", got[0].Params, tc.want)
-				}
-			})
-		})
-	}
-}
 
 // completely answers all calls with a complete result.
 func completely(payload string) func(*statelessWire, *jsonrpc.Message) bool {
@@ -124,52 +70,6 @@ func TestLiftAnswers(t *testing.T) {
 	}
 }
 
-// D0.5, D8.10: which requests of the client go to a modern server.
-func TestLiftMethods(t *testing.T) {
-	sharing := strings.Replace(able("2025-11-25"), `"capabilities":{`, `"capabilities":{"extensions":{"com.example/x":{}},`, 1)
-	for _, tc := range []struct {
-		method, client, discover string
-		goes                     bool
-	}{
-		{"tools/list", able("2025-11-25"), silentServer, true},
-		{"vendor/do", able("2025-11-25"), announced, false},
-		{"vendor/do", sharing, announced, true},
-		{"vendor/do", sharing, silentServer, false},
-		{"tasks/get", sharing, announced, false},
-		{"tasks/list", sharing, announced, false},
-		{"subscriptions/listen", sharing, announced, false},
-		{"server/discover", sharing, announced, false},
-		{"resources/subscribe", able("2025-11-25"), silentServer, false},
-		{"resources/unsubscribe", able("2025-11-25"), silentServer, false},
-		{"logging/setLevel", able("2025-11-25"), silentServer, false},
-	} {
-		f := &statelessFake{discover: tc.discover, serve: completely("{}")}
-		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-			s, _, _ := beginAs(t, g, tc.client)
-			before := len(f.wire(1).received(tc.method))
-			a := do(t, s, "1", tc.method, `{"uri":"x","level":"info"}`)
-			if after := len(f.wire(1).received(tc.method)); (after > before) != tc.goes || strings.Contains(a, "-32601") == tc.goes {
-				t.Errorf("%s: the server got %d, the client %s", tc.method, after-before, a)
-			}
-		})
-	}
-}
-
-// D2.1: notifications of the client are between it and the bridge.
-func TestLiftNotifications(t *testing.T) {
-	f := &statelessFake{serve: completely("{}")}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		s, _, _ := beginAs(t, g, able("2025-11-25"))
-		f.wire(1).take()
-		for _, n := range []string{"notifications/roots/list_changed", "notifications/initialized", "notifications/vendor"} {
-			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"`+n+`"}`), nil)
-		}
-		if got := f.wire(1).take(); len(got) > 0 {
-			t.Errorf("the server got %q", got)
-		}
-	})
-}
-
 // R-153: the level of one session goes with its later requests, and with nobody
 // else's; what is below it the client does not get.
 func TestLiftLevel(t *testing.T) {
@@ -211,40 +111,6 @@ func TestLiftLevel(t *testing.T) {
 	})
 }
 
-// R-141: what else ends a call that goes on and on, or does not make sense.
-func TestRunaway(t *testing.T) {
-	many := strings.Repeat(`"k":{"method":"roots/list","params":{}},`, bridge.MaxQuestions+1)
-	for i := range bridge.MaxQuestions + 1 {
-		many = strings.Replace(many, `"k"`, fmt.Sprintf(`"k%d"`, i), 1)
-	}
-	for _, tc := range []struct{ name, result, want string }{
-		{"state too long", `"requestState":"` + strings.Repeat("x", longestState) + `"`, "requestState is too long"},
-		{"state is no text", `"requestState":{}`, "requestState is not a string"},
-		{"nothing", `"x":1`, "without inputRequests and requestState"},
-		{"no questions", `"inputRequests":{}`, "without inputRequests and requestState"},
-		{"questions are a list", `"inputRequests":[]`, "inputRequests is not an object"},
-		{"question is a text", `"inputRequests":{"a":"b"}`, "no question of the protocol"},
-		{"other question", `"inputRequests":{"a":{"method":"tools/list"}}`, "no question of the protocol"},
-		{"params are a list", `"inputRequests":{"a":{"method":"roots/list","params":[]}}`, "not an object"},
-		{"same key", `"inputRequests":{"a":{"method":"roots/list","params":{}},"\u0061":{"method":"roots/list","params":{}}}`, "same key"},
-		{"too many", `"inputRequests":{` + strings.TrimSuffix(many, ",") + `}`, "too many questions at once"},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-				s.reply(m, `{"resultType":"input_required",`+tc.result+`}`)
-				return true
-			}}
-			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-				s, st, _ := beginAs(t, g, able("2025-11-25"))
-				bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"t"}`), `"code":-32603`, tc.want)
-				if got := f.wire(1).received("tools/call"); len(got) != 1 || len(st.take()) > 0 {
-					t.Errorf("%d calls", len(got))
-				}
-			})
-		})
-	}
-}
-
 // R-141: a URL that is asked for again and again does not keep a call for ever.
 func TestRunawayTime(t *testing.T) {
 	f := &statelessFake{discover: silentServer, serve: func(s *statelessWire, m *jsonrpc.Message) bool {
@@ -270,5 +136,95 @@ func TestRunawayTime(t *testing.T) {
 		if asked := append(call.back.take(), st.take()...); len(asked) != 1 {
 			t.Errorf("the client was told %q", asked)
 		}
+	})
+}
+
+// D3, D5: legacy revisions that differ. Requests, results, errors,
+// notifications, questions and answers are graded, whichever side is newer.
+func TestLiftGrades(t *testing.T) {
+	for _, tc := range []struct {
+		name, client, server     string
+		method, params, got      string // what the client asks, and what the server gets of it
+		answer, want             string // what the server answers, and what the client gets of it
+		says, hears              string // before that
+		asks, asked, reply, told string // and a question
+	}{
+		{name: "completion context", client: "2025-11-25", server: "2025-03-26",
+			method: "completion/complete", params: `{"ref":{"type":"ref/prompt","name":"p"},"context":{"arguments":{}},"n":1.0}`, got: `{"ref":{"type":"ref/prompt","name":"p"},"n":1.0}`,
+			answer: `"result":{"completion":{"values":[]}}`, want: `"result":{"completion":{"values":[]}}`},
+		{name: "task", client: "2025-11-25", server: "2025-06-18", method: "tools/call", params: `{"name":"t","task":{"ttl":1},"x":1.0}`, got: `{"name":"t","x":1.0}`,
+			answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+		{name: "link", client: "2025-03-26", server: "2025-11-25", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			answer: `"result":{"content":[{"type":"resource_link","uri":"x:","name":"n"}],"n":1.0}`, want: `"result":{"content":[{"type":"text","text":"n: x:"}],"n":1.0}`},
+		{name: "progress", client: "2024-11-05", server: "2025-11-25", method: "tools/call", params: `{"name":"t","_meta":{"progressToken":"p"}}`, got: `{"name":"t","_meta":{"progressToken":2}}`,
+			says: `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":2,"progress":1.50,"message":"m"}}`, hears: `{"progressToken":"p","progress":1.50}`,
+			answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+		{name: "url needed", client: "2025-06-18", server: "2025-11-25", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			answer: `"error":{"code":-32042,"message":"go","data":{"elicitations":[{"url":"https://x.example"}]}}`, want: `"code":-32603,"message":"go: https://x.example"`},
+		{name: "not found stays", client: "2025-06-18", server: "2025-11-25", method: "resources/read", params: `{"uri":"x"}`, got: `{"uri":"x"}`,
+			answer: `"error":{"code":-32002,"message":"m"}`, want: `"error":{"code":-32002,"message":"m"}`},
+		{name: "form", client: "2025-06-18", server: "2025-11-25", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			asks: `"method":"elicitation/create","params":{"mode":"form","message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string","default":"x"}}}}`, asked: `"params":{"message":"?","requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}}`,
+			reply: `"result":{"action":"decline"}`, told: `"result":{"action":"decline"}`, answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+		{name: "url refused", client: "2025-06-18", server: "2025-11-25", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			asks: `"method":"elicitation/create","params":{"mode":"url","message":"?","url":"https://x.example","elicitationId":"e"}`, told: `"code":-32602`, answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+		{name: "content of an answer", client: "2025-11-25", server: "2025-06-18", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			asks: `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`, asked: `"params":{"messages":[],"maxTokens":1}`,
+			reply: `"result":{"role":"assistant","model":"m","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}`, told: `"content":{"type":"text","text":"a\nb"}`,
+			answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+		{name: "answer that cannot be passed on", client: "2025-11-25", server: "2025-06-18", method: "tools/call", params: `{"name":"t"}`, got: `{"name":"t"}`,
+			asks: `"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}`, asked: `"params":{"messages":[],"maxTokens":1}`,
+			reply: `"result":{"role":"assistant","model":"m","content":[{"type":"image"},{"type":"text","text":"b"}]}`, told: `"code":-32603`,
+			answer: `"result":{"content":[]}`, want: `"result":{"content":[]}`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			f := &fake{result: strings.Replace(everything, "2025-11-25", tc.server, 1), serve: silent(tc.method)}
+			run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+				s, _, _ := beginAs(t, g, able(tc.client))
+				call := start(t, s, `{"jsonrpc":"2.0","id":"c","method":"`+tc.method+`","params":`+tc.params+`}`)
+				w := f.wire(1)
+				bridgetest.Contains(t, strings.Join(w.received(), "\n"), `"params":`+tc.got+`}`)
+				if tc.says != "" {
+					w.say(tc.says)
+					bridgetest.Contains(t, strings.Join(call.back.take(), "\n"), tc.hears)
+				}
+				if tc.asks != "" {
+					w.say(`{"jsonrpc":"2.0","id":"q",` + tc.asks + `}`)
+					asked := strings.Join(call.back.take(), "\n")
+					if bridgetest.Contains(t, asked, tc.asked); tc.asked == "" && asked != "" {
+						t.Errorf("the client was asked %s", asked)
+					}
+					if tc.reply != "" {
+						if err := s.Answer(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,`+tc.reply+`}`)); err != nil {
+							t.Error(err)
+						}
+					}
+					bridgetest.Contains(t, strings.Join(w.received(), "\n"), `"id":"q"`, tc.told)
+				}
+				w.say(`{"jsonrpc":"2.0","id":2,` + tc.answer + `}`)
+				synctest.Wait()
+				if !call.over() {
+					t.Fatal("no answer")
+				}
+				bridgetest.Contains(t, call.answer, `"id":"c"`, tc.want)
+			})
+		})
+	}
+}
+
+// A server that asks as soon as its handshake is done is not known yet. What a
+// client of an older revision cannot be asked it is not asked even so.
+func TestGradeEarlyQuestion(t *testing.T) {
+	f := &fake{after: func(f *fakeWire) {
+		f.say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}}}`)
+		f.say(`{"jsonrpc":"2.0","id":2,"method":"roots/list"}`)
+		heard := make(chan struct{})
+		f.queue <- func() { close(heard) }
+		<-heard
+	}}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		_, st, _ := beginAs(t, g, able("2025-06-18"))
+		same(t, "the client", st.take(), []string{`{"jsonrpc":"2.0","id":1,"method":"roots/list"}`})
+		bridgetest.Contains(t, strings.Join(f.wire(1).received(), "\n"), `"id":1,"error":{"code":-32602`)
 	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,7 +14,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
@@ -50,61 +48,6 @@ func inquisitive() *fake {
 	}}
 }
 
-const askTool = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"ask","arguments":{"q":"%s"}}}`
-
-// A call that waits for a person has no place meanwhile, whether the wire tells
-// which call a question is about or not.
-func TestQuestionGivesPlaceBack(t *testing.T) {
-	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
-		t.Run(string(share), func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), ServerSettings: ServerSettings{Share: share, Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
-			limited(t, o, func(t *testing.T, g *gateway) {
-				s, st := begin(t, g, "")
-				other, _ := begin(t, g, "")
-				call := start(t, s, fmt.Sprintf(askTool, "elicitation/create"))
-				if call.over() {
-					t.Fatalf("the call ended: %s", call.answer)
-				}
-				if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 1 {
-					t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
-				}
-				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `"result"`)
-				asked := append(call.back.take(), st.take()...)
-				id := bridgetest.Parse(t, asked[len(asked)-1]).ID
-				if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"cancel"}}`, id))); err != nil {
-					t.Error(err)
-				}
-				if !call.over() || !strings.Contains(call.answer, `"content":[]`) {
-					t.Errorf("the call ended with %q", call.answer)
-				}
-
-				// Roots need nobody's attention.
-				roots := start(t, s, fmt.Sprintf(askTool, "roots/list"))
-				if roots.over() {
-					t.Fatalf("the call ended: %s", roots.answer)
-				}
-				if s := g.Status()[0]; s.Slots != 1 || s.Slotless != 0 {
-					t.Errorf("with a question for roots: %d places, %d that ask, want 1 and none", s.Slots, s.Slotless)
-				}
-				bridgetest.Contains(t, do(t, other, "2", "tools/call", tool("x")), `none of them ended within 1s`)
-			})
-		})
-	}
-	// A question that is refused at once lets nobody wait.
-	f := inquisitive()
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Limits: limits.Options{Calls: 1}}}}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		slow := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)
-		synctest.Wait()
-		f.wire(1).say(`{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}`)
-		bridgetest.Contains(t, strings.Join(f.wire(1).log(), "\n"), "it cannot ask one of them")
-		if s := g.Status()[0]; s.Slots != 1 || slow.over() {
-			t.Errorf("%d places, want 1", s.Slots)
-		}
-	})
-}
-
 // The same for a client without a session, whose call is parked.
 func TestParkedCallGivesPlaceBack(t *testing.T) {
 	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: inquisitive(), ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
@@ -114,107 +57,6 @@ func TestParkedCallGivesPlaceBack(t *testing.T) {
 			t.Errorf("%d places, %d that ask, want none and 1", s.Slots, s.Slotless)
 		}
 		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
-	})
-}
-
-// Subscriptions have no place once they have begun, also after the connection
-// was lost, when there is none for them at once.
-func TestListenHasNoPlace(t *testing.T) {
-	p := newPeer()
-	answer := p.serve
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "slow" || answer(f, m) }
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Wait: time.Second}}}}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		var all []*visiting
-		for range 3 {
-			all = append(all, visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`))
-			synctest.Wait()
-		}
-		for i, v := range all {
-			if got := v.take(); len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
-				t.Errorf("subscription %d: %q", i, got)
-			}
-		}
-		if s := g.Status()[0]; s.Slots != 0 || s.Slotless != 3 {
-			t.Errorf("%d places, %d others, want none and 3", s.Slots, s.Slotless)
-		}
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"got"`)
-
-		p.wire(1).die()
-		slow := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
-		time.Sleep(10 * time.Second)
-		slow.cancel(bridge.ErrCancelled)
-		<-slow.done
-		time.Sleep(time.Minute)
-		for i, v := range all {
-			if got := v.take(); len(got) == 0 || !strings.Contains(got[0], "tools/list_changed") {
-				t.Errorf("subscription %d after a loss: %q", i, got)
-			}
-			v.cancel(bridge.ErrCancelled)
-			<-v.done
-		}
-	})
-}
-
-// A server that hangs, with its queue full, is nobody else's problem: what
-// is too much for it is refused at once, and calls to another one go on.
-func TestLimitsIsolate(t *testing.T) {
-	hanging := &fake{serve: silent("tools/call")}
-	o := Options{Servers: []ServerOptions{
-		{Name: "hanging", Adapter: hanging, ServerSettings: ServerSettings{Limits: limits.Options{Calls: 40, Queue: 40}}}, {Name: "fake", Adapter: &fake{}},
-	}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		began := time.Now()
-		var all []*visiting
-		for range 80 {
-			all = append(all, visitor{server: "hanging", caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"x"`))
-		}
-		synctest.Wait()
-		bridgetest.Contains(t, visitor{server: "hanging"}.call(t, g, "tools/call", `"name":"x"`), "server hanging: it has 40 calls under way and 40 more that wait (limits: calls, queue)")
-		s, _ := begin(t, g, "")
-		for i := range 1000 {
-			if got := do(t, s, fmt.Sprint(i), "tools/call", tool("x")); !strings.Contains(got, `"result"`) {
-				t.Fatal(got)
-			}
-		}
-		if took := time.Since(began); took != 0 {
-			t.Errorf("that took %v", took)
-		}
-		for _, st := range g.Status() {
-			if st.Name == "hanging" && (st.Slots != 40 || st.Queued != 40 || st.Refused["queue"] != 1) {
-				t.Errorf("%+v", st)
-			}
-		}
-		for _, v := range all {
-			v.cancel(bridge.ErrCancelled)
-			<-v.done
-		}
-	})
-}
-
-// Where each call has a process of its own, one that waits for a place has none
-// yet.
-func TestQueueStartsNothing(t *testing.T) {
-	f := &fake{serve: silent("slow")}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareCall, Limits: limits.Options{Calls: 2}}}}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "") // which starts one to know what it is
-		var all []*pendingCall
-		for i := range 5 {
-			all = append(all, start(t, s, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"slow"}`, i)))
-			synctest.Wait()
-		}
-		if n := f.opened(); n != 3 {
-			t.Errorf("%d processes were started, want 3", n)
-		}
-		for i := range 2 {
-			s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
-			<-all[i].done
-			synctest.Wait()
-		}
-		if n := f.opened(); n != 5 {
-			t.Errorf("%d processes after two calls have ended, want 5", n)
-		}
 	})
 }
 
@@ -272,87 +114,6 @@ func TestQueueStartsNothingCold(t *testing.T) {
 	})
 }
 
-// Whatever becomes of calls, by whatever way they came, each has one answer and
-// its place comes back.
-func TestLimitsLeakNothing(t *testing.T) {
-	for seed := range uint64(5) {
-		rnd := rand.New(rand.NewPCG(seed, 1))
-		f := inquisitive()
-		answers := f.serve
-		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Name() == "die" {
-				f.die()
-				return true
-			}
-			if m.Name() == "late" {
-				late := m.Clone()
-				time.AfterFunc(20*time.Millisecond, func() { f.answer(late, "{}") })
-				return true
-			}
-			return answers(f, m)
-		}
-		share := []Share{ShareSession, SharePrincipal, ShareCall, ShareAll}[seed%4]
-		o := Options{Grants: grants("p0", "p1", "p2"), Common: Common{PerPrincipal: limits.PerPrincipal{Calls: 30}}, Servers: []ServerOptions{{
-			Name:    "fake",
-			Adapter: f,
-			ServerSettings: ServerSettings{
-				Share:           share,
-				StartsPerMinute: 1000,
-				Breaker:         breaker.Options{Off: true},
-				Limits:          limits.Options{Calls: 4, Queue: 6, Wait: 50 * time.Millisecond, PerPrincipal: 4, Rate: limits.Rate{PerSecond: 100, Burst: 20}},
-			},
-		}}}
-		limited(t, o, func(t *testing.T, g *gateway) {
-			var open []*sitting
-			for i := range 6 {
-				s, _ := begin(t, g, fmt.Sprint("p", i%3))
-				open = append(open, s)
-			}
-			var wg sync.WaitGroup
-			for i := range 300 {
-				tool := []string{"x", "late", "late", "slow", "ask", "die"}[rnd.IntN(6)]
-				after, leaves, ends := time.Duration(rnd.IntN(400))*time.Millisecond, time.Duration(1+rnd.IntN(200))*time.Millisecond, rnd.IntN(60) == 0
-				who, session := rnd.IntN(3), rnd.IntN(2) == 0
-				s := open[rnd.IntN(len(open))]
-				wg.Go(func() {
-					time.Sleep(after)
-					if !session {
-						ctx, cancel := context.WithTimeoutCause(t.Context(), leaves, bridge.ErrCancelled)
-						defer cancel()
-						v := visitor{principal: fmt.Sprint("p", who), caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"`+tool+`"`)
-						select {
-						case <-v.done:
-						case <-ctx.Done():
-							v.cancel(bridge.ErrCancelled)
-							<-v.done
-						}
-						return
-					}
-					time.AfterFunc(leaves, func() {
-						s.Notify(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%d}}`, i)), nil)
-						if ends {
-							s.End(bridge.ErrEnded)
-						}
-					})
-					m, err := s.Call(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool)), nil, nil)
-					if (m == nil) != errors.Is(err, bridge.ErrCancelled) {
-						t.Errorf("%s ended with %s, %v", tool, bridgetest.Text(m), err)
-					}
-				})
-			}
-			wg.Wait()
-			synctest.Wait()
-			if n, _ := g.Activity(); n != 0 {
-				t.Errorf("%d calls are under way", n)
-			}
-			st := g.Status()[0]
-			if st.Refused["queue"]+st.Refused["wait"] == 0 || st.Refused["per_principal"] == 0 || st.Refused["rate"] == 0 {
-				t.Errorf("nothing was refused, so nothing was tried: %v", st.Refused)
-			}
-		})
-	}
-}
-
 // A subscription that the server does not acknowledge in time has failed, and
 // gives its place back. That is no reason to leave the server alone.
 func TestListenNotAcknowledged(t *testing.T) {
@@ -402,34 +163,6 @@ func TestListenNotAcknowledged(t *testing.T) {
 			t.Error("it goes on, though the server does not acknowledge it")
 		}
 		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-	})
-}
-
-// One that is for several servers does not ask the one that never acknowledges it
-// all the time.
-func TestListenNotAcknowledgedByOne(t *testing.T) {
-	p := newPeer()
-	answer, asked := p.serve, 0
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == era.Listen {
-			asked++
-			return true
-		}
-		return answer(f, m)
-	}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{HandshakeTimeout: 2 * time.Minute}}, {Name: "other", Adapter: newPeer()}}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if asked < 15 || asked > 24 {
-			t.Errorf("asked %d times in an hour", asked)
-		}
-		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
-			t.Errorf("it heard %q and ended with %s", got, v.answer)
-		}
-		v.cancel(bridge.ErrCancelled)
-		<-v.done
 	})
 }
 
@@ -491,5 +224,33 @@ func TestAnswersUnderWay(t *testing.T) {
 		if n := b.bytes.Used(); n != 0 {
 			t.Errorf("%d bytes are under way when all were released", n)
 		}
+	})
+}
+
+// One that is for several servers does not ask the one that never acknowledges it
+// all the time.
+func TestListenNotAcknowledgedByOne(t *testing.T) {
+	p := newPeer()
+	answer, asked := p.serve, 0
+	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == era.Listen {
+			asked++
+			return true
+		}
+		return answer(f, m)
+	}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: p, ServerSettings: ServerSettings{HandshakeTimeout: 2 * time.Minute}}, {Name: "other", Adapter: newPeer()}}}
+	limited(t, o, func(t *testing.T, g *gateway) {
+		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked < 15 || asked > 24 {
+			t.Errorf("asked %d times in an hour", asked)
+		}
+		if got := v.take(); v.over() || len(got) != 1 || !strings.Contains(got[0], "acknowledged") {
+			t.Errorf("it heard %q and ended with %s", got, v.answer)
+		}
+		v.cancel(bridge.ErrCancelled)
+		<-v.done
 	})
 }

@@ -4,10 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,37 +38,6 @@ func remainsOf(p *stateless.Pool) remains {
 
 // capsOf makes the nth of many different capabilities.
 func capsOf(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n) }
-
-// D1.2: a connection for each set of capabilities, however it is spelt, also for lists:
-// servers choose by the capabilities of a client what they show it.
-func TestPoolProfiles(t *testing.T) {
-	f := &fake{}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		visitor{caps: `{"sampling":{},"roots":{}}`}.call(t, g, "tools/call", `"name":"x"`)
-		visitor{caps: `{ "roots" : {"listChanged":true}, "sampling":{} }`}.call(t, g, "tools/call", `"name":"x"`)
-		visitor{caps: `{"extensions":{"io.modelcontextprotocol/tasks":{}},"sampling":{},"roots":{}}`}.call(t, g, "tools/list", ``)
-		if n := f.opened(); n != 1 {
-			t.Errorf("%d connections, want 1", n)
-		}
-		bridgetest.Contains(t, f.wire(1).log()[0], `"capabilities":{"sampling":{},"roots":{}}`)
-		visitor{caps: `{"roots":{}}`}.call(t, g, "tools/call", `"name":"y"`)
-		visitor{caps: `{}`}.call(t, g, "server/discover", ``)
-		if n := f.opened(); n != 2 {
-			t.Errorf("%d connections, want 2", n)
-		}
-		visitor{caps: `{}`}.call(t, g, "resources/list", ``)
-		visitor{caps: `{"extensions":{"io.modelcontextprotocol/ui":{}}}`}.call(t, g, "tools/list", ``)
-		if n := f.opened(); n != 4 {
-			t.Errorf("%d connections, want 4", n)
-		}
-		bridgetest.Contains(t, f.wire(3).log()[0], `"capabilities":{}`)
-		bridgetest.Contains(t, f.wire(4).log()[0], `"io.modelcontextprotocol/ui"`)
-		visitor{principal: "q", caps: `{"roots":{}}`}.call(t, g, "resources/list", ``)
-		if n := f.opened(); n != 5 {
-			t.Errorf("%d connections, want 5: principals share none", n)
-		}
-	})
-}
 
 // D1.2, R-178: a principal has so many connections. The one that was not used
 // for longest makes room, but none that is in use.
@@ -132,37 +98,6 @@ func TestPoolCloseUnused(t *testing.T) {
 	})
 }
 
-// A connection that makes room for another has left when that is opened, however
-// long its end takes.
-func TestPoolRoomIsRoom(t *testing.T) {
-	for _, share := range []Share{"", ShareCall} {
-		f := &fake{closes: func(context.Context, *fakeWire) { time.Sleep(time.Second) }}
-		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{MaxChildren: 2, Share: share}}, func(t *testing.T, g *gateway) {
-			for i := range 6 {
-				bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
-				if n := g.lanes.Open(); n > 2 {
-					t.Errorf("%d connections", n)
-				}
-			}
-		})
-	}
-}
-
-// Sessions have connections to the server too: one of the pool's that nobody uses
-// makes room for them, and beside them.
-func TestPoolRoomBesideSessions(t *testing.T) {
-	run(t, ServerOptions{Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		for i := range 3 {
-			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
-		}
-		bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"result"`)
-		second, _ := begin(t, g, "")
-		bridgetest.Contains(t, do(t, second, "1", "tools/list", "{}"), `"result"`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), "too many connections")
-	})
-}
-
 // R-178: what clients say of themselves is kept with connections and sessions,
 // and not counted among the bytes under way.
 func TestIntroductionBound(t *testing.T) {
@@ -216,166 +151,6 @@ func TestPoolLaneKey(t *testing.T) {
 	})
 }
 
-// D1.2: whoever sends something else that is forwarded has another connection,
-// and its requestState is good for it only.
-func TestPoolForwarded(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-User", To: "X-Who"}}}, func(t *testing.T, g *gateway) {
-		call := func(user, params string) string {
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x",`+params+`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+ableVisitor+`}}}`)
-			s, _ := NewStateless("", "", m)
-			s.Back, s.Header = &stream{}, http.Header{"X-User": {user}}
-			a, _ := g.Call(context.Background(), m, *s)
-			return bridgetest.Text(a)
-		}
-		state := stateOf(t, call("ann", ""))
-		retry := `"inputResponses":{"r1":{"roots":[]}},"requestState":"` + state + `",`
-		bridgetest.Contains(t, call("bob", retry), "-32602")
-		bridgetest.Contains(t, call("ann", retry), `"complete"`)
-		if f.opened() != 1 || f.wire(1).from.Header.Get("X-Who") != "ann" {
-			t.Errorf("%d connections, with %v", f.opened(), f.wire(1).from.Header)
-		}
-	})
-}
-
-// D1.2: connections that nobody uses are closed after a while, and nothing of
-// them is left. Parked calls and subscriptions are uses.
-func TestPoolIdle(t *testing.T) {
-	for _, share := range []Share{"", SharePrincipal, ShareAll} {
-		f := &fake{serve: asksRoots()}
-		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
-			p := g.table.Load().servers[0].pool
-			visitor{}.call(t, g, "tools/list", "")
-			time.Sleep(statelessIdle - time.Second)
-			visitor{}.call(t, g, "tools/list", "")
-			time.Sleep(statelessIdle - time.Second)
-			if g.lanes.Open() != 1 {
-				t.Errorf("%s: closed too soon", share)
-			}
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-			if r := remainsOf(p); g.lanes.Open() != 0 || r != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, g.lanes.Open(), r)
-			}
-			v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-			time.Sleep(3 * statelessIdle)
-			if f.opened() != 2 || v.over() {
-				t.Errorf("%s: opened %d times", share, f.opened())
-			}
-			f.wire(2).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-			bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "tools/list_changed")
-			v.cancel(bridge.ErrCancelled)
-			time.Sleep(2 * statelessIdle)
-			if r := remainsOf(p); g.lanes.Open() != 0 || r != (remains{}) {
-				t.Errorf("%s: left: %d connections, %+v", share, g.lanes.Open(), r)
-			}
-		})
-	}
-}
-
-// Negative means for ever.
-func TestPoolNeverIdle(t *testing.T) {
-	f := &fake{}
-	run(t, ServerOptions{Adapter: f, Idle: -1}, func(t *testing.T, g *gateway) {
-		visitor{}.call(t, g, "tools/list", "")
-		time.Sleep(24 * time.Hour)
-		if g.lanes.Open() != 1 {
-			t.Error("closed")
-		}
-	})
-}
-
-// share: call has a connection for each request, which a parked call keeps. It
-// promises nothing that would have to last.
-func TestPoolShareCall(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareCall}}, func(t *testing.T, g *gateway) {
-		bridgetest.Lacks(t, visitor{}.call(t, g, "server/discover", ""), "listChanged", `"subscribe"`)
-		synctest.Wait()
-		state := park(t, g, visitor{})
-		if f.opened() != 2 || g.lanes.Open() != 1 {
-			t.Errorf("%d opened, %d open", f.opened(), g.lanes.Open())
-		}
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"complete"`)
-		visitor{}.call(t, g, "tools/list", "")
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), `"notifications":{}`)
-		if f.opened() != 3 || g.lanes.Open() != 0 {
-			t.Errorf("%d opened, %d open", f.opened(), g.lanes.Open())
-		}
-		v.cancel(bridge.ErrCancelled)
-		<-v.done
-		if r := remainsOf(g.table.Load().servers[0].pool); r.all+r.slots+r.waiting != 0 {
-			t.Errorf("left: %+v", r)
-		}
-	})
-}
-
-// share: all has one connection for everybody, who cannot be asked anything.
-func TestPoolShareAll(t *testing.T) {
-	f := &fake{serve: asksRoots()}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
-		for _, p := range []string{"p", "q"} {
-			bridgetest.Contains(t, visitor{principal: p}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
-		}
-		if f.opened() != 1 {
-			t.Errorf("%d connections", f.opened())
-		}
-		got := f.wire(1).log()
-		bridgetest.Contains(t, got[0], `"capabilities":{}`, "mcp-bridge")
-		bridgetest.Contains(t, strings.Join(got, ""), `"error":{"code":-32601`)
-	})
-}
-
-// It is one for clients of both eras, also when many of both come at once. What
-// they subscribe to, the server is told once, and again when nobody is left.
-func TestShareAllIsOne(t *testing.T) {
-	f := &fake{before: func(context.Context, int) error {
-		time.Sleep(time.Second)
-		return nil
-	}}
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}}, func(t *testing.T, g *gateway) {
-		var all sync.WaitGroup
-		for i := range 20 {
-			all.Go(func() {
-				bridgetest.Contains(t, visitor{principal: fmt.Sprint("p", i%3)}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
-			})
-			s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: fmt.Sprint("all", i), Principal: fmt.Sprint("p", i%3)})
-			if i == 0 && err != nil {
-				t.Fatal(bridgetest.Text(m), err)
-			}
-			all.Go(func() { bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"y"}`), `"result"`) })
-		}
-		all.Wait()
-		if n := f.opened(); n != 1 {
-			t.Fatalf("%d connections, want 1", n)
-		}
-		s, st := begin(t, g, "p0")
-		bridgetest.Contains(t, do(t, s, "1", "resources/subscribe", `{"uri":"a:"}`), `"result"`)
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged", "a:")
-		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
-		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "resources/updated", "tools/list_changed")
-		bridgetest.Contains(t, strings.Join(st.take(), ""), "resources/updated", "tools/list_changed")
-		s.End(bridge.ErrEnded)
-		time.Sleep(2 * changeEvery)
-		synctest.Wait()
-		f.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a:"}}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "resources/updated")
-		got := strings.Join(f.wire(1).received(), "")
-		if strings.Count(got, "resources/subscribe") != 1 || strings.Contains(got, "resources/unsubscribe") {
-			t.Errorf("the server got %s", got)
-		}
-		f.wire(1).die() // and comes back
-		time.Sleep(5 * time.Second)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "resources/updated", "tools/list_changed")
-		v.cancel(bridge.ErrCancelled)
-		<-v.done
-		bridgetest.Contains(t, strings.Join(f.wire(2).received(), ""), "resources/unsubscribe")
-	})
-}
-
 // A server that comes back as another is forgotten: what was parked has failed,
 // subscriptions end, and the next request finds the new one.
 func TestPoolServerComesBackAnother(t *testing.T) {
@@ -420,67 +195,6 @@ func TestPoolServesAnother(t *testing.T) {
 	})
 }
 
-// A server whose state dies with it is not opened again for subscriptions.
-func TestPoolEndWithServer(t *testing.T) {
-	f := &fake{}
-	run(t, ServerOptions{Adapter: f, EndWithServer: true}, func(t *testing.T, g *gateway) {
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		synctest.Wait()
-		f.wire(1).die()
-		<-v.done
-		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), `"complete"`)
-	})
-}
-
-// D1.6: a server that stays away for too long ends the subscriptions.
-func TestPoolListenGivesUp(t *testing.T) {
-	f := &fake{}
-	f.before = func(_ context.Context, n int) error {
-		if n > 1 {
-			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is broken"}
-		}
-		return nil
-	}
-	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		synctest.Wait()
-		f.wire(1).die()
-		began := time.Now()
-		<-v.done
-		if took := time.Since(began); took < givingUp || took > givingUp+2*time.Minute {
-			t.Errorf("it took %v", took)
-		}
-		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-	})
-}
-
-// Requests, parked calls and subscriptions end with the bridge.
-func TestPoolClose(t *testing.T) {
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		return m.Name() == "slow" || asksRoots()(f, m)
-	}}
-	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler)})
-		park(t, g, visitor{})
-		slow := visitor{}.ask(t, g, "1", "tools/call", `"name":"slow"`)
-		still := visitor{caps: "{}"}.ask(t, g, "1", "tools/call", `"name":"slow"`)
-		l := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{}`)
-		synctest.Wait()
-		g.Close(context.Background())
-		for _, v := range []*visiting{slow, still} {
-			<-v.done
-			bridgetest.Contains(t, v.answer, `"error"`)
-		}
-		<-l.done
-		bridgetest.Contains(t, l.answer, `"resultType":"complete"`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), `"bridge":"stopping"`)
-		if r := remainsOf(g.table.Load().servers[0].pool); g.lanes.Open() != 0 || r != (remains{}) {
-			t.Errorf("left: %d connections, %+v", g.lanes.Open(), r)
-		}
-	})
-}
-
 // The filter of resources holds for subscriptions too, and its refusals are
 // those of 2026-07-28.
 func TestPoolFiltered(t *testing.T) {
@@ -508,5 +222,20 @@ func TestPoolFiltered(t *testing.T) {
 		}
 		visitor{}.call(t, g, "tools/call", `"name":"c"`)
 		bridgetest.Contains(t, names.wire(1).received()[1], `{"name":"a"}`)
+	})
+}
+
+// Sessions have connections to the server too: one of the pool's that nobody uses
+// makes room for them, and beside them.
+func TestPoolRoomBesideSessions(t *testing.T) {
+	run(t, ServerOptions{Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, func(t *testing.T, g *gateway) {
+		s, _ := begin(t, g, "")
+		for i := range 3 {
+			bridgetest.Contains(t, visitor{caps: capsOf(i)}.call(t, g, "tools/call", `"name":"x"`), `"result"`)
+		}
+		bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"result"`)
+		second, _ := begin(t, g, "")
+		bridgetest.Contains(t, do(t, second, "1", "tools/list", "{}"), `"result"`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/list", ""), "too many connections")
 	})
 }

@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -65,29 +64,6 @@ func (p *peer) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client
 }
 
 const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor
-
-// D4: a request goes as it is, over one connection for all of a principal's
-// clients; answers lack nothing that they must have (R-084).
-func TestRelay(t *testing.T) {
-	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","got":{"name":"x","requestState":"theirs","inputResponses":{},` + statelessReserved + `,"v":1}}}}`
-		for range 2 {
-			if got := (visitor{meta: `,"v":1`}).call(t, g, "tools/call", `"name":"x","requestState":"theirs","inputResponses":{}`); got != want {
-				t.Errorf("got  %s\nwant %s", got, want)
-			}
-		}
-		bridgetest.Lacks(t, visitor{meta: `,"dev.mcp-bridge/lane":"l"`}.call(t, g, "tools/call", `"name":"x"`), "lane")
-		visitor{caps: "{}"}.call(t, g, "tools/call", `"name":"x"`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "server/discover", ""), `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26","2024-11-05"]`, `"ttlMs":5`, `"x":1`)
-		if p.opened() != 1 {
-			t.Errorf("%d connections", p.opened())
-		}
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"ask"`), `"requestState":"S/`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","requestState":1`), "-32602")
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{}}`), `"inputResponses":{"r1":{}}`) // a server may do without a state
-	})
-}
 
 // R-180: with principals, what the server gives a client to come back with is
 // good for that client's principal only.
@@ -155,73 +131,6 @@ func listenID(t *testing.T, f *fakeWire) string {
 	return id
 }
 
-// R-113, D4: a subscription survives the loss of the connection. The client is
-// told what may have changed, and no second acknowledgement.
-func TestRelayListen(t *testing.T) {
-	p := newPeer()
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:"]}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
-		for i := range 3 {
-			p.wire(i + 1).die()
-			time.Sleep(70 * time.Second)
-			got := v.take()
-			if len(got) != 2 || v.over() {
-				t.Fatalf("got %q", got)
-			}
-			bridgetest.Contains(t, got[0], `tools/list_changed`, `subscriptionId":1`)
-			bridgetest.Contains(t, got[1], `resources/updated`, `"uri":"a:"`, `subscriptionId":1`)
-		}
-		p.wire(4).say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"resultType":"complete"}}`, listenID(t, p.wire(4))))
-		<-v.done
-		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-		if p.opened() != 4 {
-			t.Errorf("%d connections", p.opened())
-		}
-	})
-}
-
-// R-142, R-144: whatever a server says to a subscription, the client hears the
-// acknowledgement first, and nothing that it has not asked for.
-func TestRelayListenUnasked(t *testing.T) {
-	p := newPeer()
-	rest := p.serve
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method != era.Listen {
-			return rest(f, m)
-		}
-		say := func(method, params string) {
-			f.say(`{"jsonrpc":"2.0","method":"notifications/` + method + `","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `}` + params + `}}`)
-		}
-		say("tools/list_changed", `,"n":1`)
-		rest(f, m)
-		say("tools/list_changed", `,"n":2`)
-		say("prompts/list_changed", "")
-		say("resources/updated", `,"uri":"a:"`)
-		say("message", `,"level":"info","data":1`)
-		say("tasks", `,"taskId":"T1"`)
-		say("tasks", `,"taskId":"T2"`)
-		say("ext/news", "")
-		f.say(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":` + string(m.Token()) + `,"progress":1}}`)
-		return true
-	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-		v := visitor{meta: `,"progressToken":1`}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true,"taskIds":["T2"]}`)
-		time.Sleep(changeEvery) // so often it is told of the same change
-		synctest.Wait()
-		got := v.take()
-		want := []string{`/acknowledged"`, `"n":1`, `"taskId":"T2"`, `ext/news"`, `"n":2`}
-		if len(got) != len(want) {
-			t.Fatalf("got %q, want %q", got, want)
-		}
-		for i := range want {
-			bridgetest.Contains(t, got[i], want[i], `subscriptionId":1`)
-		}
-		v.cancel(nil)
-		<-v.done
-	})
-}
-
 // B10: a server ends a subscription by a result, by taking it back, or by both in
 // any order. It cannot take back anything else.
 func TestRelayListenTakenBack(t *testing.T) {
@@ -262,140 +171,4 @@ func TestRelayListenTakenBack(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A server that comes back as a legacy one knows nothing of requestState of
-// before, and the bridge nothing of the server's.
-func TestRelayThenLegacy(t *testing.T) {
-	p := newPeer()
-	old := &fake{}
-	both := &either{now: p}
-	run(t, ServerOptions{Adapter: both}, func(t *testing.T, g *gateway) {
-		v := visitor{}.ask(t, g, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
-		bridgetest.Contains(t, strings.Join(v.take(), ""), "acknowledged")
-		state := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"ask"`))
-		both.now = old
-		p.wire(1).die()
-		<-v.done
-		bridgetest.Contains(t, v.answer, `"resultType":"complete"`)
-		synctest.Wait()
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","requestState":"`+state+`"`), "-32602")
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x"`), `"complete"`)
-		bridgetest.Lacks(t, strings.Join(old.wire(1).received(), ""), state)
-	})
-}
-
-type either struct{ now bridge.Adapter }
-
-func (e *either) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	return e.now.Open(ctx, from, rest)
-}
-
-// D7, R-090: what a modern server must not say, or says about the headers that
-// are the bridge's, does not reach the client.
-func TestRelayErrors(t *testing.T) {
-	for _, c := range []struct{ method, params, code, want string }{
-		{"tools/call", `"name":"x"`, "-32020", `"code":-32603,"message":"m","data":{"originalCode":-32020}`},
-		{"resources/read", `"uri":"u:"`, "-32020", `"code":-32603,"message":"m","data":{"originalCode":-32020}`},
-		{"resources/read", `"uri":"u:"`, "-32002", `"code":-32602,"message":"m","data":{"uri":"u:"}`},
-		{"prompts/get", `"name":"x"`, "-32042", `"code":-32603,`},
-		{"tools/call", `"name":"x"`, "-32077", `"code":-32603,"message":"m","data":{"originalCode":-32077}`},
-		{"tools/call", `"name":"x"`, "-32021", `"code":-32021,"message":"m"}`},
-		{"tools/call", `"name":"x"`, "-32601", `"code":-32601,"message":"m"}`},
-	} {
-		p := newPeer()
-		rest := p.serve
-		p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method != c.method {
-				return rest(f, m)
-			}
-			f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + c.code + `,"message":"m"}}`)
-			return true
-		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-			bridgetest.Contains(t, visitor{}.call(t, g, c.method, c.params), `"id":1,"error":{`, c.want)
-		})
-	}
-}
-
-// R-152: a client hears no log messages that it has not asked for with that very
-// request, whatever the server says.
-func TestRelayLogs(t *testing.T) {
-	p := newPeer()
-	rest := p.serve
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/call" {
-			n, _ := strconv.ParseInt(string(m.ID), 10, 64)
-			for _, level := range []string{"debug", "warning", "error"} {
-				f.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"`+level+`","data":1.0}}`)
-			}
-			f.sayOn(n, `{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":`+string(m.Token())+`,"progress":1}}`)
-		}
-		return rest(f, m)
-	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-		for _, c := range []struct {
-			meta string
-			want []string
-		}{
-			{"", []string{"progress"}},
-			{`,"io.modelcontextprotocol/logLevel":"warning"`, []string{`"warning"`, `"error"`, "progress"}},
-		} {
-			v := visitor{meta: c.meta + `,"progressToken":"t"`}.ask(t, g, "1", "tools/call", `"name":"x"`)
-			<-v.done
-			got := v.take()
-			if len(got) != len(c.want) {
-				t.Fatalf("got %q, want %q", got, c.want)
-			}
-			for i := range c.want {
-				bridgetest.Contains(t, got[i], c.want[i])
-			}
-		}
-	})
-}
-
-// R-088, R-188: a server that was found to be a modern one stays so, whatever it
-// answers server/discover with later.
-func TestRelayDiscoverFails(t *testing.T) {
-	for _, code := range []string{"-32601", "-32603", "-32020"} {
-		p := newPeer()
-		rest := p.serve
-		asked := 0
-		p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method == "server/discover" {
-				if asked++; asked > 1 {
-					f.say(`{"jsonrpc":"2.0","id":` + string(m.ID) + `,"error":{"code":` + code + `,"message":"m"}}`)
-					return true
-				}
-			}
-			return rest(f, m)
-		}
-		run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-			bridgetest.Contains(t, visitor{}.call(t, g, "server/discover", ""), `"id":1,"result":{`, `"supportedVersions":["2026-07-28","2025-11-25",`, `"ttlMs":0`, `"cacheScope":"public"`, `"x":1`)
-			if asked != 2 {
-				t.Errorf("the server was asked %d times", asked)
-			}
-		})
-	}
-}
-
-// R-101, R-084: a list that tools were left out of says once of what kind it is.
-func TestRelayWeeded(t *testing.T) {
-	p := newPeer()
-	rest := p.serve
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/list" {
-			f.answer(m, `{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"a","inputSchema":{"properties":{"x":{"type":"number","x-mcp-header":"X"}}}},{"name":"b"}]}`)
-			return true
-		}
-		return rest(f, m)
-	}
-	run(t, ServerOptions{Adapter: p}, func(t *testing.T, g *gateway) {
-		visitor{}.call(t, g, "tools/call", `"name":"x"`)
-		p.wire(1).server.Mirrors = true
-		want := `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","ttlMs":1,"cacheScope":"private","tools":[{"name":"b"}]}}`
-		if got := (visitor{}).call(t, g, "tools/list", ""); got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	})
 }

@@ -47,15 +47,6 @@ func TestStaySure(t *testing.T) {
 	}
 }
 
-func BenchmarkStaySure(b *testing.B) {
-	l := &lease{Memory: session.NewMemory(1), ready: true}
-	s := newStay(l, "key", nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		_ = s.Confirm(context.Background())
-	}
-}
-
 // records counts the changes of a record.
 type records struct {
 	session.Record

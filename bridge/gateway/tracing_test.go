@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -327,42 +326,6 @@ func TestTraceUnsampled(t *testing.T) {
 			t.Errorf("the server is told of %s", p)
 		}
 	}, ServerOptions{Name: "fake", Adapter: f})
-}
-
-// Calls that are under way together do not mix.
-func TestTraceConcurrent(t *testing.T) {
-	const n = 50
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "tools/call" {
-			f.answer(m, `{"content":[],"trace":"`+gjson.GetBytes(m.Meta(), "traceparent").Str+`"}`)
-		}
-		return m.Method == "tools/call"
-	}}
-	traced(t, func(t *testing.T, g *gateway, spans recorded) {
-		s, _ := begin(t, g, "")
-		var wg sync.WaitGroup
-		for i := range n {
-			wg.Go(func() {
-				own := fmt.Sprintf("%032x", i+1)
-				meta := `"traceparent":"00-` + own + `-` + clientSpan + `-01"`
-				a := ""
-				if i%2 == 0 {
-					a = do(t, s, fmt.Sprint(i), "tools/call", fmt.Sprintf(`{"name":"t%d","_meta":{%s}}`, i, meta))
-				} else {
-					a = visitor{meta: "," + meta}.call(t, g, "tools/call", fmt.Sprintf(`"name":"t%d"`, i))
-				}
-				if !strings.Contains(a, `"trace":"00-`+own+`-`) {
-					t.Errorf("call %d of trace %s: %s", i, own, a)
-				}
-			})
-		}
-		wg.Wait()
-		for i := range n {
-			if door, _ := spans.pair(t, fmt.Sprintf("tools/call t%d", i)); door.SpanContext().TraceID().String() != fmt.Sprintf("%032x", i+1) {
-				t.Errorf("call %d is in trace %s", i, door.SpanContext().TraceID())
-			}
-		}
-	}, ServerOptions{Name: "fake", Adapter: f, ServerSettings: ServerSettings{Share: ShareAll}})
 }
 
 // What several servers are asked for one call is a part of that call.

@@ -75,6 +75,9 @@ func newSite(t testing.TB) *Site {
 // Listener returns the listener, for another server.
 func (s *Site) Listener() net.Listener { return s.l }
 
+// Client returns the client of the site's address.
+func (s *Site) Client() *http.Client { return s.client }
+
 // Dial connects to the site.
 func (s *Site) Dial() net.Conn {
 	client, server := net.Pipe()

@@ -131,7 +131,7 @@ func (g gated) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, e
 	return g.Upstream.Call(ctx, r)
 }
 
-func options(s *server) *lane.Options {
+func options(s bridge.Adapter) *lane.Options {
 	total := lane.NewTotal(3, limits.NewShares(3, 0))
 	o := &lane.Options{
 		Name: "s", Adapter: s, Log: slog.New(slog.DiscardHandler), Idle: time.Hour, Handshake: time.Minute, Settings: new(atomic.Pointer[lane.Settings]), Health: health{},

@@ -2,6 +2,7 @@ package share
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -197,6 +198,40 @@ func TestHubTellsOfParts(t *testing.T) {
 		}
 		if got := fmt.Sprint(client.uris); got != "[file:///docs file:///docs/a.md]" {
 			t.Errorf("told of %s", got)
+		}
+	})
+}
+
+// A principal has so many shared lanes. One that no session uses makes room, but not one of another principal.
+func TestHubsBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := &server{subs: map[string]bool{}}
+		h := New(Options{
+			Server: "s", Budget: lane.NewBudget("s", 100, nil, nil, nil), Force: t.Context(), Lanes: up,
+		})
+		defer h.Close(t.Context())
+		join := func(principal string, n int) (*View, error) {
+			return h.Join(bridge.Caller{Principal: principal, Capabilities: fmt.Appendf(nil, `{"x":%d}`, n), Params: []byte("{}")}, bridge.Nobody{}, false)
+		}
+		other, _ := join("q", 0)
+		_ = other.Close(t.Context())
+		var all []*View
+		for n := range MaxHubs {
+			v, err := join("p", n)
+			if err != nil {
+				t.Fatalf("lane %d: %v", n, err)
+			}
+			all = append(all, v)
+		}
+		if _, err := join("p", MaxHubs); !errors.Is(err, bridge.ErrOverloaded) {
+			t.Errorf("one more: %v", err)
+		}
+		if _, err := join("q", 1); err != nil {
+			t.Errorf("of another principal: %v", err)
+		}
+		_ = all[3].Close(t.Context())
+		if _, err := join("p", MaxHubs); err != nil {
+			t.Errorf("when one is not used any more: %v", err)
 		}
 	})
 }

@@ -86,11 +86,17 @@ func (q queue) TimedOut(format string, args ...any) error {
 
 // play starts a pool for a server of that revision with these capabilities.
 func play(t *testing.T, revision, capabilities string, o stateless.Options) *stage {
+	s := &stage{t: t, revision: revision, capabilities: capabilities}
+	s.pool = newPool(t, s, o)
+	return s
+}
+
+// newPool returns a pool of connections to s.
+func newPool(t *testing.T, s stateless.Server, o stateless.Options) *stateless.Pool {
 	key, err := seal.New("a secret that the instances share")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, revision: revision, capabilities: capabilities}
 	o.Legacy = lower.Options{
 		Name: "fake", Log: slog.New(slog.DiscardHandler), Seals: key, Rewrites: &list.Rewrites{}, Instance: o.Legacy.Instance,
 		MaxTask: new(atomic.Int64),
@@ -102,8 +108,7 @@ func play(t *testing.T, revision, capabilities string, o stateless.Options) *sta
 		o.Budget = budget(10)
 	}
 	o.Server, o.Shares, o.Force = s, limits.NewShares(100, 0), context.Background()
-	s.pool = stateless.New(o)
-	return s
+	return stateless.New(o)
 }
 
 func (s *stage) Misheaded(r *bridge.Request) *jsonrpc.Message {
@@ -199,6 +204,7 @@ func TestRelay(t *testing.T) {
 		{"contradiction", "tools/call", `{"name":"contradiction"}`, "", `"message":"contradiction"`},
 		{"legacy error code", "resources/read", `{"uri":"a:b"}`, `"error":{"code":-32002,"message":"no"}`, `"code":-32602,"message":"no","data":{"uri":"a:b"}`},
 		{"discover", "server/discover", `{}`, `"result":{"supportedVersions":["x"],"capabilities":{"tools":{}}}`, discover},
+		{"discover that lacks fields", "server/discover", `{}`, `"result":{"supportedVersions":["x"]}`, `"cacheScope":"private","ttlMs":0,"capabilities":{},"resultType":"complete"`},
 		{"discover fails", "server/discover", `{}`, `"error":{"code":-32601,"message":"no"}`, discover},
 		{"state of the server, without principals", "tools/call", `{"name":"x","requestState":"s"}`, `"result":{"resultType":"input_required","requestState":"t"}`, `"requestState":"t"`},
 	} {
