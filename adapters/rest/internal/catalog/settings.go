@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // MaxPath bounds the gjson paths of errors, in bytes.
@@ -48,10 +49,13 @@ func settings(item gjson.Result, e *toolset.Entry) (err error) {
 	e.Error, e.ErrorIf = text.Str, when.Str
 	if v := item.Get("limits.answer"); set(v) {
 		n, err := strconv.Atoi(v.Raw)
-		if err != nil || n < toolset.MinAnswer {
-			return fmt.Errorf("limits: answer must be at least %d bytes", toolset.MinAnswer)
+		if err != nil {
+			return errors.New("limits: answer must be a number of bytes")
 		}
-		e.Limits.Answer = toolset.Bytes(n)
+		e.Limits.Answer = setting.Size(n)
+		for _, err := range setting.Faults(&e.Limits, nil) {
+			return fmt.Errorf("limits: %w", err)
+		}
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // AsResource is the As of a GET that is a resource instead of a tool.
@@ -25,8 +26,10 @@ func (e *Entry) settingFaults() Faults {
 	if e.As != "" && e.As != "tool" && e.As != AsResource {
 		add("as", "must be tool or resource")
 	}
-	if e.Limits.Answer != 0 && e.Limits.Answer < MinAnswer {
-		faults = append(faults, e.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
+	if e.Limits != (ToolLimits{}) {
+		for _, err := range setting.Faults(&e.Limits, nil) {
+			faults = append(faults, e.KeyFault("limits: answer", "limits: %v", err))
+		}
 	}
 	if e.KeepFor < 0 {
 		add("cache", "must not be negative")
@@ -34,19 +37,14 @@ func (e *Entry) settingFaults() Faults {
 	return faults
 }
 
-// MaxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
-// says otherwise.
-const (
-	MaxAttempts     = 10
-	DefaultAttempts = 3
-	// MinAnswer is the smallest bound of an answer, in bytes.
-	MinAnswer = 1 << 10
-)
+// MaxAttempts bounds Attempts.
+const MaxAttempts = 10
 
 // settings returns the settings for calls of the entry's tool, whose operation is op.
 func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{
 		Timeout:     e.Timeout,
+		Attempts:    e.Attempts,
 		KeepFor:     e.KeepFor,
 		Failure:     e.Error,
 		FailureIf:   e.ErrorIf,
@@ -54,7 +52,6 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		Masked:      e.Masked(),
 		MaskedQuery: e.maskedQuery(),
 	}
-	s.Retries = Retries(e.Attempts)
 	s.Sets = e.Request != "" || len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
 		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
@@ -72,14 +69,6 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		faults = append(faults, e.KeyFault("cache", "cache is for GET: answers to %s are not cached", op.Method))
 	}
 	return s, faults
-}
-
-// Retries returns the Retries of package wire for a number of attempts: -1 for none.
-func Retries(attempts int) int {
-	if attempts == 1 {
-		return -1
-	}
-	return max(attempts-1, 0) // 0 is the default
 }
 
 // SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for
