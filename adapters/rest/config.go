@@ -166,16 +166,13 @@ func (c *Config) Sends(header string) bool {
 	return c.Auth.Default != nil && openapi.SameHeader(c.Auth.Default.Header, header)
 }
 
-// Validate returns the faults in the settings, apart from those by the bounds in their tags, which package config
-// checks. It reads no file and makes no connection. The error contains no values that may be secrets.
+// Validate returns the faults in the settings, apart from those of Catalog and those by the bounds in tags, which
+// package config checks. It reads no file and makes no connection. The error contains no values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(e toolset.Entry) bool { return e.Request != "" }) {
 		add("openapi is missing: set the API's document, a file or a URL; or add tools with a request under tools, or set a catalog")
-	}
-	for _, fault := range c.Catalog.faults() {
-		add("%s", fault)
 	}
 	if address.IsHTTP(c.OpenAPI) {
 		if u, err := url.Parse(c.OpenAPI); err != nil || u.Host == "" || u.User != nil {

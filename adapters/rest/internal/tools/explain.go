@@ -321,7 +321,9 @@ func (e *explainer) calls() {
 	case attempts == 1:
 		e.add("retry", "off", set("retry", entry.Attempts > 0, true))
 	default:
-		e.add("retry", text, set("retry", entry.Attempts > 0, true))
+		var standard wire.Options
+		standard.Fill()
+		e.add("retry", text, set("retry", entry.Attempts > 0, s.API.Attempts != standard.Attempts))
 	}
 	if t.Operation.Method == "GET" {
 		text := "off"
