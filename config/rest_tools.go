@@ -133,7 +133,7 @@ func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 			Writes:  k.Writes,
 		})
 		for _, f := range t.Check() {
-			d.Fault(f.Line, "%s%s", s.Section.Where, f)
+			d.Fault(f.Line, "%s%s", s.Section.Where, d.Redact(f.String()))
 			ok = false
 		}
 		*into = append(*into, t)
@@ -195,7 +195,7 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 	good := len(unread) == 0
 	for _, f := range rest.RuleFaults(*into) {
 		if !unread[f.Key] {
-			d.Fault(f.Line, "%s%s", s.Section.Where, f)
+			d.Fault(f.Line, "%s%s", s.Section.Where, d.Redact(f.String()))
 			good = false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
@@ -13,32 +14,33 @@ import (
 // AsResource is the As of a GET that is a resource instead of a tool.
 const AsResource = "resource"
 
-// settingFaults returns the faults in settings of an entry that can be found without its operation.
-func (e *Entry) settingFaults() Faults {
-	var faults Faults
-	add := func(key, text string) { faults = append(faults, e.KeyFault(key, "%s", key+" "+text)) }
-	if e.Timeout < 0 {
-		add("timeout", "must not be negative")
-	}
-	if e.Attempts < 0 || e.Attempts > MaxAttempts {
-		add("retry", "must be 1 to 10, or off")
-	}
-	if e.As != "" && e.As != "tool" && e.As != AsResource {
-		add("as", "must be tool or resource")
-	}
-	if e.Limits != (ToolLimits{}) {
-		for _, err := range setting.Faults(&e.Limits, nil) {
-			faults = append(faults, e.KeyFault("limits: answer", "limits: %v", err))
-		}
-	}
-	if e.KeepFor < 0 {
-		add("cache", "must not be negative")
+// bounded are the settings of an entry that have bounds, by their keys in files.
+type bounded struct {
+	Timeout  time.Duration `yaml:"timeout"`
+	Attempts int           `yaml:"retry" min:"1" max:"10"`
+	As       string        `yaml:"as" one_of:"tool resource"`
+	KeepFor  time.Duration `yaml:"cache"`
+	Limits   ToolLimits    `yaml:"limits"`
+}
+
+// BoundFaults returns the faults in settings of an entry that are out of their bounds.
+func (e *Entry) BoundFaults() (faults Faults) {
+	settings := struct { // zero values are allowed in a part only
+		Entry bounded `yaml:"entry"`
+	}{bounded{
+		Timeout:  e.Timeout,
+		Attempts: e.Attempts,
+		As:       e.As,
+		KeepFor:  e.KeepFor,
+		Limits:   e.Limits,
+	}}
+	for _, err := range setting.Faults(&settings, nil) {
+		text := strings.TrimPrefix(err.Error(), "entry: ")
+		key, _, _ := strings.Cut(text, " is ")
+		faults = append(faults, e.KeyFault(key, "%s", text))
 	}
 	return faults
 }
-
-// MaxAttempts bounds Attempts.
-const MaxAttempts = 10
 
 // settings returns the settings for calls of the entry's tool, whose operation is op.
 func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
