@@ -82,7 +82,6 @@ type (
 	RestArg        = rest.Arg
 	RestLimits     = rest.Limits
 	RestToolLimits = rest.ToolLimits
-	RestBytes      = rest.Bytes
 )
 
 // ParseSize parses a whole number of bytes, with an optional unit in upper or lower case. The units are B, KB, MB, GB

@@ -26,8 +26,6 @@ func hookFault(h *rest.Hook) string {
 		return "has env in hook, which is for command"
 	case h.URL != "" && (err != nil || u.Host == "" || u.User != nil || u.Scheme != "http" && u.Scheme != "https"):
 		return "needs an address such as https://sign.example.com/headers as url in hook"
-	case h.Timeout < 0:
-		return "needs a timeout in hook that is not negative"
 	}
 	return ""
 }

@@ -1,10 +1,15 @@
 package config
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/mcp-bridge/bridge/adapters/rest"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 )
 
 // The order of type and other keys of an argument does not matter.
@@ -71,5 +76,41 @@ func TestHookPath(t *testing.T) {
 		if got := c.Servers[0].Rest.Auth.Default.Hook.Command; got[0] != want || got[1] != "./x" {
 			t.Errorf("%s: %q, want %s", command, got, want)
 		}
+	}
+}
+
+// A program gets the faults that the tags of its settings say, each once.
+func TestValidateRest(t *testing.T) {
+	s := DefaultServer("api", "")
+	s.Rest = &rest.Config{
+		BaseURL:  "https://api.example.com",
+		OpenAPI:  "openapi.yaml",
+		Headers:  map[string]string{"X Y": "a"},
+		Mode:     "all",
+		Limits:   rest.Limits{Answer: 10, Concurrent: -1, Rate: limits.Rate{Burst: -1}},
+		Attempts: 11,
+		Refresh:  time.Millisecond,
+		Catalog:  rest.Catalog{Retry: true, Headers: map[string]string{"": "a"}},
+		Tools:    []rest.Tool{{Key: "a", Attempts: 11, As: "x", Limits: rest.ToolLimits{Answer: 10}}},
+		Rules:    []rest.Rule{{Match: rest.Match{Tag: []string{"a"}}, Entry: rest.Tool{Timeout: -1}}},
+	}
+	c := Default()
+	c.Servers = []Server{s}
+	want := `catalog: headers: a key is not the name of a header: write NAME: value
+catalog: headers are of no use without url
+catalog: retry is of no use without file, url or webhook
+headers: a key is not the name of a header: write NAME: value
+mode is "all": must be auto, tools or search
+limits: answer is 10B: must be at least 1KiB
+limits: concurrent is -1: must be at least 1
+attempts is 11: must be 1 to 10
+refresh is 1ms: must be at least 1s
+rules: item 1: timeout is -1ns: must not be negative
+limits: rate must not be negative
+tools: a: retry is 11: must be 1 to 10
+tools: a: as is "x": must be tool or resource
+tools: a: limits: answer is 10B: must be at least 1KiB`
+	if got := strings.ReplaceAll(fmt.Sprint(c.Validate()), `server "api": rest: `, ""); got != want {
+		t.Errorf("Validate() =\n%s\nwant\n%s", got, want)
 	}
 }

@@ -133,7 +133,7 @@ func (d *decoder) restTools(s *strict.Slot, n *yaml.Node, into *[]rest.Tool) boo
 			Writes:  k.Writes,
 		})
 		for _, f := range t.Check() {
-			d.Fault(f.Line, "%s%s", s.Section.Where, f)
+			d.Fault(f.Line, "%s%s", s.Section.Where, d.Redact(f.String()))
 			ok = false
 		}
 		*into = append(*into, t)
@@ -166,7 +166,7 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 	if strict.Kind(n) != strict.List {
 		return d.Mistyped(s, n, "a list of rules, such as [{ match: { tag: pets }, timeout: 5s }]")
 	}
-	good := true
+	unread := map[string]bool{} // rules with a faulty value, as rest.Fault.Key
 	for i, item := range strict.Resolve(n).Content {
 		var k ruleKeys
 		at := &strict.Slot{
@@ -179,7 +179,8 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 		}
 		sec, fine := d.whole(at, item, &k)
 		if !fine {
-			good = false
+			unread[at.Label+": "] = true
+			*into = append(*into, rest.Rule{})
 			continue
 		}
 		r := rest.Rule{Match: k.Match, Entry: rest.Tool{
@@ -191,9 +192,10 @@ func (d *decoder) restRules(s *strict.Slot, n *yaml.Node, into *[]rest.Rule) boo
 		settings(&r.Entry, sec, &k)
 		*into = append(*into, r)
 	}
-	if good {
-		for _, f := range rest.RuleFaults(*into) {
-			d.Fault(f.Line, "%s%s", s.Section.Where, f)
+	good := len(unread) == 0
+	for _, f := range rest.RuleFaults(*into) {
+		if !unread[f.Key] {
+			d.Fault(f.Line, "%s%s", s.Section.Where, d.Redact(f.String()))
 			good = false
 		}
 	}

@@ -337,10 +337,10 @@ func TestToolSettings(t *testing.T) {
 		t.Errorf("missing: %s", text)
 	}
 	u := madeOf(t, c, Options{})
-	if s := u.ByName["find"].Settings; s.Retries != 3 || !s.Repeat {
+	if s := u.ByName["find"].Settings; s.Attempts != 4 || !s.Repeat {
 		t.Errorf("find: %+v", s)
 	}
-	if s := u.ByName["slow"].Settings; s.Retries != -1 || s.Repeat {
+	if s := u.ByName["slow"].Settings; s.Attempts != 1 || s.Repeat {
 		t.Errorf("slow: %+v", s)
 	}
 	if s := u.ByName["again"].Settings; s.MaxAnswer != 4<<20 { // a quarter of a message

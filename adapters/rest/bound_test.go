@@ -18,7 +18,7 @@ func TestPublishedBounds(t *testing.T) {
 	for _, test := range []struct {
 		name, tool string
 		change     func(c *Config, o *Options)
-		want       string // timeout, retries, whether they are safe, and whether and how long answers are cached
+		want       string // timeout, attempts, whether they are safe, and whether and how long answers are cached
 		warning    string
 	}{
 		{"nothing said", `"request":"GET /"`, nil, "0s 0 false off 0s", ""},
@@ -26,16 +26,16 @@ func TestPublishedBounds(t *testing.T) {
 		{"a longer one", `"request":"GET /","timeout":"2m"`, nil, "2m0s 0 false off 0s", ""},
 		{"too long", `"request":"GET /","timeout":"3h"`, nil, "10m0s 0 false off 0s", "timeout is 3h0m0s, and the server's max_timeout allows 10m0s"},
 		{"without a longest", `"request":"GET /","timeout":"3h"`, func(_ *Config, o *Options) { o.MaxTimeout = 0 }, "1m0s 0 false off 0s", "allows 1m0s"},
-		{"fewer attempts", `"request":"GET /","retry":2`, nil, "0s 1 false off 0s", ""},
-		{"none", `"request":"GET /","retry":"off"`, nil, "0s -1 false off 0s", ""},
-		{"too many", `"request":"GET /","retry":9`, nil, "0s 2 false off 0s", "retry is 9, and attempts allows 3"},
-		{"as many as are allowed", `"request":"PUT /","retry":9`, func(c *Config, _ *Options) { c.Attempts = 9 }, "0s 8 false off 0s", ""},
-		{"a change", `"request":"POST /","retry":2`, nil, "0s -1 false off 0s", "retry: a POST is not retried, unless the configuration has catalog: { retry: true }"},
-		{"a change that says it is none", `"request":"POST /","retry":2,"annotations":{"readOnlyHint":true}`, nil, "0s -1 false off 0s", "retry: a POST is not retried"},
-		{"a change with a key", `"request":"POST /","headers":{"idempotency-key":"x"}`, nil, "0s -1 false off 0s", ""},
-		{"allowed", `"request":"POST /","retry":2`, allow, "0s -1 false off 0s", "retry: a repeated POST may take effect twice"},
-		{"allowed and harmless", `"request":"POST /","retry":2,"annotations":{"idempotentHint":true}`, allow, "0s 1 true off 0s", ""},
-		{"allowed with a key", `"request":"PATCH /","retry":2,"headers":{"Idempotency-Key":"x"}`, allow, "0s 1 false off 0s", ""},
+		{"fewer attempts", `"request":"GET /","retry":2`, nil, "0s 2 false off 0s", ""},
+		{"none", `"request":"GET /","retry":"off"`, nil, "0s 1 false off 0s", ""},
+		{"too many", `"request":"GET /","retry":9`, nil, "0s 3 false off 0s", "retry is 9, and attempts allows 3"},
+		{"as many as are allowed", `"request":"PUT /","retry":9`, func(c *Config, _ *Options) { c.Attempts = 9 }, "0s 9 false off 0s", ""},
+		{"a change", `"request":"POST /","retry":2`, nil, "0s 1 false off 0s", "retry: a POST is not retried, unless the configuration has catalog: { retry: true }"},
+		{"a change that says it is none", `"request":"POST /","retry":2,"annotations":{"readOnlyHint":true}`, nil, "0s 1 false off 0s", "retry: a POST is not retried"},
+		{"a change with a key", `"request":"POST /","headers":{"idempotency-key":"x"}`, nil, "0s 1 false off 0s", ""},
+		{"allowed", `"request":"POST /","retry":2`, allow, "0s 1 false off 0s", "retry: a repeated POST may take effect twice"},
+		{"allowed and harmless", `"request":"POST /","retry":2,"annotations":{"idempotentHint":true}`, allow, "0s 2 true off 0s", ""},
+		{"allowed with a key", `"request":"PATCH /","retry":2,"headers":{"Idempotency-Key":"x"}`, allow, "0s 2 false off 0s", ""},
 		{"allowed and not said", `"request":"POST /","annotations":{"readOnlyHint":true}`, allow, "0s 0 false off 0s", ""},
 		{"no cache", `"request":"GET /","cache":"10m"`, nil, "0s 0 false off 0s", "cache: the configuration has no cache for the API"},
 		{"one of another tool", `"request":"GET /","cache":true`, func(c *Config, _ *Options) {
@@ -60,7 +60,7 @@ func TestPublishedBounds(t *testing.T) {
 			if s.Uncached {
 				kept = "off"
 			}
-			if got := fmt.Sprintf("%v %d %t %s %v", s.Timeout, s.Retries, s.Repeat, kept, s.KeepFor); got != test.want {
+			if got := fmt.Sprintf("%v %d %t %s %v", s.Timeout, s.Attempts, s.Repeat, kept, s.KeepFor); got != test.want {
 				t.Errorf("settings = %s, want %s", got, test.want)
 			}
 			if one.Annotations.ReadOnly && strings.Contains(test.tool, "idempotentHint") {

@@ -19,7 +19,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
-	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/address"
 )
 
@@ -77,13 +76,12 @@ type Config struct {
 	Pick bool `yaml:"pick"`
 	// Limits bound requests and answers.
 	Limits Limits `yaml:"limits"`
-	// Attempts bounds how often a repeatable request is sent; 3 if 0.
+	// Attempts bounds how often a repeatable request is sent.
 	Attempts int `yaml:"attempts" default:"3" min:"1" max:"10"`
 	// Cache is the size of the cache for answers to GET, in bytes. If it is 0, only answers of tools
 	// with a cache setting are cached.
-	Cache toolset.Bytes `yaml:"cache" min:"0B"`
-	// Refresh is the pause between checks of the document for changes; 2 s for files and 5 min for
-	// URLs if 0.
+	Cache Bytes `yaml:"cache" min:"0B"`
+	// Refresh is the pause between checks of the document for changes.
 	Refresh time.Duration `yaml:"refresh" min:"1s" usually:"2s for files, 5m for URLs"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
@@ -96,17 +94,8 @@ type Config struct {
 	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means HTTP_PROXY,
 	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
-	// IdleTimeout is how long an unused connection stays open; 4 s if 0.
+	// IdleTimeout is how long an unused connection stays open.
 	IdleTimeout time.Duration `yaml:"idle_timeout" default:"4s"`
-}
-
-// Limits bound the calls of an API.
-type Limits struct {
-	Answer     toolset.Bytes `yaml:"answer" default:"100KiB"`       // of the text in one result; 100 KiB if 0
-	Body       toolset.Bytes `yaml:"body" default:"8MiB"`           // that are read of one answer; 8 MiB if 0
-	File       toolset.Bytes `yaml:"file" min:"1B" default:"10MiB"` // of one file in arguments; 10 MiB if 0
-	Rate       limits.Rate   `yaml:"rate"`                          // of requests; no limit if 0
-	Concurrent int           `yaml:"concurrent" default:"64"`       // calls at a time; 64 if 0
 }
 
 // Auth has the credentials with which the bridge authenticates to an API.
@@ -177,16 +166,13 @@ func (c *Config) Sends(header string) bool {
 	return c.Auth.Default != nil && openapi.SameHeader(c.Auth.Default.Header, header)
 }
 
-// Validate returns the faults in the settings. It reads no file and makes no connection. The error
-// contains no values that may be secrets.
+// Validate returns the faults in the settings, apart from those of Catalog and those by the bounds in tags, which
+// package config checks. It reads no file and makes no connection. The error contains no values that may be secrets.
 func (c *Config) Validate() error {
 	var errs []error
 	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if c.OpenAPI == "" && !c.Catalog.exists() && !slices.ContainsFunc(c.Tools, func(e toolset.Entry) bool { return e.Request != "" }) {
 		add("openapi is missing: set the API's document, a file or a URL; or add tools with a request under tools, or set a catalog")
-	}
-	for _, fault := range c.Catalog.faults() {
-		add("%s", fault)
 	}
 	if address.IsHTTP(c.OpenAPI) {
 		if u, err := url.Parse(c.OpenAPI); err != nil || u.Host == "" || u.User != nil {
@@ -248,30 +234,16 @@ func (c *Config) Validate() error {
 	if len(c.Expose) > 0 && c.OpenAPI == "" {
 		add("expose is of no use without openapi: it chooses from a document")
 	}
-	if !slices.Contains([]string{"", ModeAuto, ModeTools, ModeSearch}, c.Mode) {
-		add("mode must be auto, tools or search")
-	}
-	if l := c.Limits; l.Answer != 0 && l.Answer < 1<<10 || l.Body != 0 && l.Body < 1<<10 || l.File < 0 || l.Rate.PerSecond < 0 || l.Rate.Burst < 0 || l.Concurrent < 0 {
-		add("limits must not be negative, and answer and body at least 1KiB")
-	}
-	if c.Attempts < 0 || c.Attempts > 10 {
-		add("attempts must be 1 to 10")
-	}
-	if c.Refresh < 0 || c.Refresh != 0 && c.Refresh < time.Second {
-		add("refresh must be at least 1s")
+	if r := c.Limits.Rate; r.PerSecond < 0 || r.Burst < 0 {
+		add("limits: rate must not be negative")
 	}
 	if names := c.signsIn(); len(names) > 0 && c.BaseURL == "" {
 		add("auth: login needs base_url: the address of the API, for which a person signs in")
 	} else if len(names) > 1 {
 		add("auth: login is set for several schemes: set it once, since a person signs in to the API once")
 	}
-	own := remote.Config{
-		URL:         "http://localhost",
-		CertFile:    c.CertFile,
-		KeyFile:     c.KeyFile,
-		Proxy:       c.Proxy,
-		IdleTimeout: c.IdleTimeout,
-	}
+	own := c.http()
+	own.URL = "http://localhost"
 	if err := own.Validate(); err != nil {
 		errs = append(errs, err)
 	}
@@ -362,7 +334,6 @@ func (c *Config) settings(name string, o *Options) (*tools.Settings, error) {
 		StrictOutput:   c.StrictOutput,
 		Pick:           c.Pick,
 		Cache:          int(c.Cache),
-		Attempts:       c.Attempts,
 		RetryPublished: c.Catalog.Retry,
 		Secrets:        c.Secrets,
 		Prefix:         o.Prefix,
@@ -373,8 +344,8 @@ func (c *Config) settings(name string, o *Options) (*tools.Settings, error) {
 
 // wire returns the options for calling the API, without those that depend on its document.
 func (c *Config) wire(name string, o *Options) wire.Options {
-	most := o.maxMessage()
-	return wire.Options{
+	most := Bytes(o.maxMessage())
+	w := wire.Options{
 		Name:        name,
 		BaseURL:     c.BaseURL,
 		Variables:   c.Variables,
@@ -387,16 +358,16 @@ func (c *Config) wire(name string, o *Options) wire.Options {
 		Withheld:    o.Identity,
 		Timeout:     o.Timeout,
 		MaxTimeout:  o.MaxTimeout,
-		Retries:     toolset.Retries(c.Attempts),
-		Rate:        c.Limits.Rate,
-		Concurrent:  c.Limits.Concurrent,
+		Attempts:    c.Attempts,
+		Limits:      c.Limits,
 		Breaker:     o.Breaker,
-		MaxAnswer:   min(cmp.Or(int(c.Limits.Answer), 100<<10), most/4),
-		// In a result, a binary answer takes four bytes for three, and a text may occur again as structured content.
-		MaxBody: min(cmp.Or(int(c.Limits.Body), 8<<20), most*2/3),
-		MaxFile: int(c.Limits.File),
-		Log:     o.Log,
+		Log:         o.Log,
 	}
+	w.Fill()
+	w.Limits.Answer = min(w.Limits.Answer, most/4)
+	// In a result, a binary answer takes four bytes for three, and a text may occur again as structured content.
+	w.Limits.Body = min(w.Limits.Body, most*2/3)
+	return w
 }
 
 // maxMessage returns how many bytes a result may have.

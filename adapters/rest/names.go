@@ -9,6 +9,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // These are the types of Config's fields, for programs that build one.
@@ -31,8 +32,10 @@ type (
 	Arg = toolset.Arg
 	// ToolLimits bound the results of a tool: Tool.Limits.
 	ToolLimits = toolset.ToolLimits
-	// Bytes is a number of bytes: ToolLimits.
-	Bytes = toolset.Bytes
+	// Limits bound the calls of an API: Config.Limits.
+	Limits = wire.Limits
+	// Bytes is a number of bytes: Limits and ToolLimits.
+	Bytes = setting.Size
 	// Fault is one fault in Rules or Tools: see Faults.
 	Fault = toolset.Fault
 	// Warning is a fault in a document that the bridge tolerates.

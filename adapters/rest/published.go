@@ -46,10 +46,10 @@ func (c *Catalog) location() string {
 	return c.File
 }
 
-// faults returns the faults in the settings.
-func (c *Catalog) faults() []string {
-	var all []string
-	add := func(text string) { all = append(all, "catalog: "+text) }
+// Validate returns the faults in the settings, as Config.Validate does.
+func (c *Catalog) Validate() error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 	if u, err := url.Parse(c.URL); c.URL != "" && (!address.IsHTTP(c.URL) || err != nil || u.Host == "" || u.User != nil) {
 		add("url must be a URL such as https://flows.example.com/tools.json, without a password")
 	}
@@ -60,18 +60,18 @@ func (c *Catalog) faults() []string {
 		add("headers are of no use without url")
 	}
 	for _, fault := range headerFaults(c.Headers) {
-		add(fault)
+		add("%s", fault)
 	}
 	if c.Retry && !c.exists() {
 		add("retry is of no use without file, url or webhook")
 	}
 	switch {
 	case c.Webhook && len(c.Secret) < minSecret:
-		add(fmt.Sprintf("secret must have at least %d characters: whoever knows it can change the tools", minSecret))
+		add("secret must have at least %d characters: whoever knows it can change the tools", minSecret)
 	case c.Secret != "" && !c.Webhook:
 		add("secret is of no use without webhook: true")
 	}
-	return all
+	return errors.Join(errs...)
 }
 
 // missing reports whether the file does not exist. Its writer may start after the bridge.
@@ -80,14 +80,12 @@ func (c *Catalog) missing() bool {
 	return c.File != "" && errors.Is(err, fs.ErrNotExist)
 }
 
-// headerFaults returns the faults in headers without templates.
+// headerFaults returns the faults in headers without templates, apart from those by the tag names.
 func headerFaults(headers map[string]string) []string {
 	var all []string
 	add := func(format string, name string) { all = append(all, fmt.Sprintf("headers: "+format, name)) }
 	for _, name := range slices.Sorted(maps.Keys(headers)) {
 		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			add("%q is not the name of a header", name)
 		case remote.Reserved(name) && !strings.EqualFold(name, "Accept"):
 			add("%s is set by the bridge itself: remove it", name)
 		case !httpguts.ValidHeaderFieldValue(headers[name]):

@@ -118,19 +118,18 @@ func TestCatalogSettings(t *testing.T) {
 	}{
 		{Catalog{File: "x"}, ""},
 		{Catalog{URL: "https://a.example/t", Headers: map[string]string{"Authorization": "Bearer x"}, Webhook: true, Secret: secret}, ""},
-		{Catalog{URL: "ftp://x"}, "catalog: url must be a URL"},
+		{Catalog{URL: "ftp://x"}, "url must be a URL"},
 		{Catalog{URL: "https://u:p@a.example/t"}, "without a password"},
-		{Catalog{File: "x", URL: "https://a.example/t"}, "catalog: file and url are both set"},
-		{Catalog{File: "x", Headers: map[string]string{"A": "b"}}, "catalog: headers are of no use without url"},
-		{Catalog{URL: "https://a.example", Headers: map[string]string{"Host": "b"}}, "catalog: headers: Host is set by the bridge itself"},
-		{Catalog{Webhook: true}, "catalog: secret must have at least 16 characters"},
-		{Catalog{Webhook: true, Secret: "short-secret"}, "catalog: secret must have at least 16 characters"},
-		{Catalog{File: "x", Secret: secret}, "catalog: secret is of no use without webhook"},
-		{Catalog{Retry: true}, "catalog: retry is of no use without file, url or webhook"},
+		{Catalog{File: "x", URL: "https://a.example/t"}, "file and url are both set"},
+		{Catalog{File: "x", Headers: map[string]string{"A": "b"}}, "headers are of no use without url"},
+		{Catalog{URL: "https://a.example", Headers: map[string]string{"Host": "b"}}, "headers: Host is set by the bridge itself"},
+		{Catalog{Webhook: true}, "secret must have at least 16 characters"},
+		{Catalog{Webhook: true, Secret: "short-secret"}, "secret must have at least 16 characters"},
+		{Catalog{File: "x", Secret: secret}, "secret is of no use without webhook"},
+		{Catalog{Retry: true}, "retry is of no use without file, url or webhook"},
 		{Catalog{File: "x", Retry: true}, ""},
 	} {
-		c := Config{BaseURL: "https://a.example", Catalog: test.c}
-		err := c.Validate()
+		err := test.c.Validate()
 		if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 			t.Errorf("%+v: %v, want %q", test.c, err, test.want)
 		}

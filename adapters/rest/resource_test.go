@@ -162,7 +162,7 @@ func TestNoResources(t *testing.T) {
 	if len(faults) != 1 || faults[0].Line != 1 || faults[0].String() != "tools: burn: as: resource is for GET, and this is a DELETE" {
 		t.Errorf("faults: %v", faults)
 	}
-	if faults := c.Tools[1].Check(); len(faults) != 1 || faults[0].String() != "tools: shelves: as must be tool or resource" {
+	if faults := c.Tools[1].Check(); len(faults) != 1 || faults[0].String() != `tools: shelves: as is "file": must be tool or resource` {
 		t.Errorf("faults: %v", faults)
 	}
 }

@@ -81,11 +81,11 @@ func TestRules(t *testing.T) {
 		said := tool.Settings
 		switch tool.Name {
 		case "list.listOrders":
-			if said.Timeout != 7*time.Second || said.Uncached || said.MaxAnswer != 2048 || said.Retries != 4 || !tool.Entry.Ruled {
+			if said.Timeout != 7*time.Second || said.Uncached || said.MaxAnswer != 2048 || said.Attempts != 5 || !tool.Entry.Ruled {
 				t.Errorf("listOrders: %+v", said)
 			}
 		case "find":
-			if said.Timeout != 9*time.Second || !said.Uncached || said.Retries != 4 || !said.Repeat || tool.Result != "items" || !tool.Annotations.ReadOnly || tool.Entry.Ruled {
+			if said.Timeout != 9*time.Second || !said.Uncached || said.Attempts != 5 || !said.Repeat || tool.Result != "items" || !tool.Annotations.ReadOnly || tool.Entry.Ruled {
 				t.Errorf("findOrders: %+v", said)
 			}
 		case "status":
@@ -110,8 +110,8 @@ func TestRulesRetry(t *testing.T) {
 		rules []toolset.Rule
 		want  int
 	}{
-		{[]toolset.Rule{reads, retry}, 4},
-		{[]toolset.Rule{retry, reads}, 4},
+		{[]toolset.Rule{reads, retry}, 5},
+		{[]toolset.Rule{retry, reads}, 5},
 		{[]toolset.Rule{retry}, 0},
 		{[]toolset.Rule{reads, retry, {Match: post, Entry: toolset.Entry{Writes: is(true)}}}, 0}, // the last counts
 	} {
@@ -121,8 +121,8 @@ func TestRulesRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		i := slices.IndexFunc(toolsOf(report), func(tool *toolset.Tool) bool { return tool.Name == "findOrders" })
-		if got := toolsOf(report)[i].Settings; got.Retries != test.want || got.Repeat != (test.want > 0) {
-			t.Errorf("%+v: %+v, want %d retries", test.rules, got, test.want)
+		if got := toolsOf(report)[i].Settings; got.Attempts != test.want || got.Repeat != (test.want > 0) {
+			t.Errorf("%+v: %+v, want %d attempts", test.rules, got, test.want)
 		}
 	}
 }

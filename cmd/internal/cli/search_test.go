@@ -40,7 +40,7 @@ func TestToolsOfDocument(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"tools", document, "--mode", "serch"}, "--mode must be auto, tools or search"},
+		{[]string{"tools", document, "--mode", "serch"}, `--mode is "serch": must be auto, tools or search: did you mean search?`},
 		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for tools that are found by search"},
 		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only needs an OpenAPI document"},
 		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode needs an OpenAPI document"},

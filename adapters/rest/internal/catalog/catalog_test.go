@@ -83,9 +83,9 @@ func TestParseSettings(t *testing.T) {
 	}
 	for text, want := range map[string]string{
 		`"timeout":5`: "timeout must be a duration", `"timeout":"soon"`: "timeout must be a duration", `"timeout":"-1s"`: "timeout must be a duration",
-		`"retry":0`: "retry must be how often", `"retry":11`: "retry must be how often", `"retry":2.5`: "retry must be how often", `"retry":"3"`: "retry must be how often", `"retry":true`: "retry must be how often",
+		`"retry":0`: "retry must be how often", `"retry":11`: "retry is 11: must be 1 to 10", `"retry":2.5`: "retry must be how often", `"retry":"3"`: "retry must be how often", `"retry":true`: "retry must be how often",
 		`"cache":60`: "cache must be true", `"cache":"on"`: "cache must be true", `"cache":"0s"`: "cache must be true",
-		`"limits":{"answer":10}`: "limits: answer must be at least", `"limits":{"answer":"20KiB"}`: "limits: answer must be at least", `"limits":{"answer":1e9}`: "limits: answer must be at least",
+		`"limits":{"answer":10}`: "limits: answer is 10B: must be at least 1KiB", `"limits":{"answer":0}`: "limits: answer must be a number", `"limits":{"answer":"20KiB"}`: "limits: answer must be a number", `"limits":{"answer":1e9}`: "limits: answer must be a number",
 		`"error":1`: "error must be a gjson path", `"error":{"when":[]}`: "error must be a gjson path", `"error":"` + strings.Repeat("a", MaxPath+1) + `"`: "error must be a gjson path",
 	} {
 		if _, _, err := Parse([]byte(`[{"name":"x","request":"GET /",` + text + `}]`)); err == nil || !strings.Contains(err.Error(), `tool 1 ("x"): `+want) {

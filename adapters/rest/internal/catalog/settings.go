@@ -9,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // MaxPath bounds the gjson paths of errors, in bytes.
@@ -24,8 +25,8 @@ func settings(item gjson.Result, e *toolset.Entry) (err error) {
 	if v := item.Get("retry"); off(v) {
 		e.Attempts = 1
 	} else if set(v) {
-		if e.Attempts, err = strconv.Atoi(v.Raw); err != nil || e.Attempts < 1 || e.Attempts > toolset.MaxAttempts {
-			return fmt.Errorf("retry must be how often the request is made, 1 to %d, or off", toolset.MaxAttempts)
+		if e.Attempts, err = strconv.Atoi(v.Raw); err != nil || e.Attempts < 1 {
+			return errors.New("retry must be how often the request is made, or off")
 		}
 	}
 	if v := item.Get("cache"); set(v) {
@@ -48,10 +49,13 @@ func settings(item gjson.Result, e *toolset.Entry) (err error) {
 	e.Error, e.ErrorIf = text.Str, when.Str
 	if v := item.Get("limits.answer"); set(v) {
 		n, err := strconv.Atoi(v.Raw)
-		if err != nil || n < toolset.MinAnswer {
-			return fmt.Errorf("limits: answer must be at least %d bytes", toolset.MinAnswer)
+		if err != nil || n < 1 {
+			return errors.New("limits: answer must be a number of bytes")
 		}
-		e.Limits.Answer = toolset.Bytes(n)
+		e.Limits.Answer = setting.Size(n)
+	}
+	for _, f := range e.BoundFaults() {
+		return errors.New(f.Text)
 	}
 	return nil
 }

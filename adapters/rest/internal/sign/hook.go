@@ -2,7 +2,6 @@ package sign
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/internal/httpio"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // Hook is a program or a service of the operator that returns headers for requests. Either Command or
@@ -37,12 +37,11 @@ type Hook struct {
 	// URL is the address of a service. Requests to the service carry Headers.
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers" names:"header"`
-	// Timeout bounds one run or one request to the service; 5 s if 0.
-	Timeout time.Duration `yaml:"timeout"`
+	// Timeout bounds one run or one request to the service.
+	Timeout time.Duration `yaml:"timeout" default:"5s"`
 }
 
 const (
-	hookTimeout = 5 * time.Second
 	// maxAnswer bounds the answer of a hook, in bytes, and maxHeaders the number of its headers.
 	// maxStderr bounds what is kept of stderr, in bytes. The log shows less of it: secrets are
 	// masked before the text is cut, since a part of a secret could not be masked.
@@ -73,8 +72,8 @@ type answer struct {
 
 // Signer returns a signer with these settings. The error is about URL and Headers.
 func (h Hook) Signer() (Signer, error) {
+	setting.Fill(&h)
 	s := &hookSigner{Hook: h}
-	s.Timeout = cmp.Or(s.Timeout, hookTimeout)
 	if h.URL == "" {
 		return s, nil
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	publication "github.com/mcp-bridge/bridge/adapters/rest/internal/catalog"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
 
@@ -19,12 +18,12 @@ const maxKept = time.Hour
 // catalogue is trusted less. Each changed setting causes a warning.
 func (s *Settings) bound(t *publication.Tool) (warnings []string) {
 	warn := func(format string, args ...any) { warnings = append(warnings, fmt.Sprintf(format, args...)) }
-	if most := cmp.Or(s.API.MaxTimeout, s.API.Timeout, wire.DefaultTimeout); t.Timeout > most {
+	if most := cmp.Or(s.API.MaxTimeout, s.API.Timeout); t.Timeout > most {
 		warn("timeout is %v, and the server's max_timeout allows %v", t.Timeout, most)
 		t.Timeout = most
 	}
 	method, _, _ := strings.Cut(strings.TrimSpace(t.Request), " ")
-	asked, allowed := t.Attempts, cmp.Or(s.Attempts, toolset.DefaultAttempts)
+	asked, allowed := t.Attempts, s.API.Attempts
 	if asked > allowed {
 		warn("retry is %d, and attempts allows %d", asked, allowed)
 		t.Attempts = allowed
@@ -44,9 +43,9 @@ func (s *Settings) bound(t *publication.Tool) (warnings []string) {
 			t.Attempts = 1
 		}
 	}
-	if most := s.API.MaxAnswer; int(t.Limits.Answer) > most {
+	if most := s.API.Limits.Answer; t.Limits.Answer > most {
 		warn("limits: answer is %d, and the limits of the API allow %d", t.Limits.Answer, most)
-		t.Limits.Answer = toolset.Bytes(most)
+		t.Limits.Answer = most
 	}
 	switch {
 	case t.Cache == nil || !*t.Cache:

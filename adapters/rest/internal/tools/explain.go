@@ -307,12 +307,12 @@ func (e *explainer) calls() {
 		}
 		return "default"
 	}
-	timeout := cmp.Or(entry.Timeout, s.API.Timeout, wire.DefaultTimeout)
+	timeout := cmp.Or(entry.Timeout, s.API.Timeout)
 	if most := s.API.MaxTimeout; most > 0 {
 		timeout = min(timeout, most)
 	}
 	e.add("timeout", timeout.String(), set("timeout", entry.Timeout > 0, true))
-	attempts := cmp.Or(entry.Attempts, s.Attempts, toolset.DefaultAttempts)
+	attempts := cmp.Or(entry.Attempts, s.API.Attempts)
 	text := fmt.Sprintf("%d attempts", attempts)
 	switch {
 	case !wire.Idempotent(t.Operation.Method) && !t.Settings.Repeat && !entry.SendsKey(t.Operation):
@@ -321,7 +321,9 @@ func (e *explainer) calls() {
 	case attempts == 1:
 		e.add("retry", "off", set("retry", entry.Attempts > 0, true))
 	default:
-		e.add("retry", text, set("retry", entry.Attempts > 0, s.Attempts > 0))
+		var standard wire.Options
+		standard.Fill()
+		e.add("retry", text, set("retry", entry.Attempts > 0, s.API.Attempts != standard.Attempts))
 	}
 	if t.Operation.Method == "GET" {
 		text := "off"

@@ -12,8 +12,8 @@ import (
 
 // Settings say which tools an API has.
 type Settings struct {
-	// API says how the API is reached, without what depends on its document: Document, Schemas and
-	// Secrets are not set. Its Withheld are the headers that identify the caller.
+	// API says how the API is reached, with defaults in place of zero values and without what depends on its
+	// document: Document, Schemas and Secrets are not set. Its Withheld are the headers that identify the caller.
 	API      wire.Options
 	Location string // path or URL of the document, for messages
 	// Args change the parameters with their names in all operations of the document. Rules and Entries
@@ -28,8 +28,7 @@ type Settings struct {
 	// document has them. Pick gives tools an argument with which models choose parts of answers.
 	FlattenBody, StrictOutput, Pick bool
 
-	Cache    int // bytes of the cache for answers to GET; if it is 0, only answers of tools with a cache setting are cached
-	Attempts int // bounds how often a repeatable request is sent; toolset.DefaultAttempts if 0
+	Cache int // bytes of the cache for answers to GET; if it is 0, only answers of tools with a cache setting are cached
 	// RetryPublished allows the bridge to repeat requests of tools that a catalogue declares harmless, even
 	// with methods such as POST.
 	RetryPublished bool

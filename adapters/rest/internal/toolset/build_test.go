@@ -132,14 +132,14 @@ func TestSettings(t *testing.T) {
 	yes, no := true, false
 	for _, test := range []struct {
 		entry toolset.Entry
-		want  string // timeout, retries, repeat, fresh for, bytes of an answer, sets
+		want  string // timeout, attempts, repeat, fresh for, bytes of an answer, sets
 		fault string
 	}{
 		{toolset.Entry{Request: "GET /"}, "0s 0 false 0s 0 true", ""},
-		{toolset.Entry{Request: "GET /", Timeout: time.Second, Attempts: 4, Cache: &yes, KeepFor: time.Minute, Limits: toolset.ToolLimits{Answer: 2048}}, "1s 3 false 1m0s 2048 true", ""},
-		{toolset.Entry{Request: "GET /", Attempts: 1}, "0s -1 false 0s 0 true", ""},
-		{toolset.Entry{Request: "POST /", Attempts: 2, Writes: &no}, "0s 1 true 0s 0 true", ""},
-		{toolset.Entry{Request: "POST /", Attempts: 2, Headers: map[string]string{"idempotency-key": "x"}}, "0s 1 false 0s 0 true", ""},
+		{toolset.Entry{Request: "GET /", Timeout: time.Second, Attempts: 4, Cache: &yes, KeepFor: time.Minute, Limits: toolset.ToolLimits{Answer: 2048}}, "1s 4 false 1m0s 2048 true", ""},
+		{toolset.Entry{Request: "GET /", Attempts: 1}, "0s 1 false 0s 0 true", ""},
+		{toolset.Entry{Request: "POST /", Attempts: 2, Writes: &no}, "0s 2 true 0s 0 true", ""},
+		{toolset.Entry{Request: "POST /", Attempts: 2, Headers: map[string]string{"idempotency-key": "x"}}, "0s 2 false 0s 0 true", ""},
 		{toolset.Entry{Request: "POST /", Attempts: 2}, "", "retry: a repeated POST may take effect twice"},
 		{toolset.Entry{Request: "POST /", As: toolset.AsResource}, "", "as: resource is for GET, and this is a POST"},
 		{toolset.Entry{Request: "POST /", Cache: &yes}, "", "cache is for GET"},
@@ -157,7 +157,7 @@ func TestSettings(t *testing.T) {
 			continue
 		}
 		s := tool.Settings
-		if got := fmt.Sprint(s.Timeout, s.Retries, s.Repeat, s.KeepFor, s.MaxAnswer, s.Sets); got != test.want {
+		if got := fmt.Sprint(s.Timeout, s.Attempts, s.Repeat, s.KeepFor, s.MaxAnswer, s.Sets); got != test.want {
 			t.Errorf("%+v: %s, want %s", test.entry, got, test.want)
 		}
 	}

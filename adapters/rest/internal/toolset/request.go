@@ -367,7 +367,7 @@ func (t *Tool) OpenTo(e *Entry) {
 
 // Check returns the faults that can be found without a document.
 func (e *Entry) Check() Faults {
-	faults := append(schemaFaults(e.Args, e), e.settingFaults()...)
+	faults := append(schemaFaults(e.Args, e), e.BoundFaults()...)
 	if e.Request != "" {
 		if len(e.Query) > 0 {
 			faults = append(faults, e.KeyFault("query", "query is for operations of the document: write it into the request, as GET /items{?a} or GET /items?a=1"))

@@ -47,7 +47,7 @@ func RuleFaults(rules []Rule) Faults {
 		if e.Name != "" && (!strings.Contains(e.Name, namePart) || !plainName.MatchString(strings.ReplaceAll(e.Name, namePart, "x"))) {
 			add(e.LineOf("name"), `name must have {name} in it, such as "shop_{name}", and otherwise letters, digits, '_', '.' and '-'`)
 		}
-		for _, f := range e.settingFaults() {
+		for _, f := range e.BoundFaults() {
 			add(f.Line, f.Text)
 		}
 		for _, text := range ArgFaults(e.Args) {

@@ -93,7 +93,7 @@ func TestRuleFaultsWithoutDocument(t *testing.T) {
 		{toolset.Rule{Entry: toolset.Entry{Timeout: 1}}, "rules: item 1: match needs tag, path, method or name"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Name: "a"}}, "rules: item 1: name must have {name} in it"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Name: "{name}!"}}, "rules: item 1: name must have {name} in it"},
-		{toolset.Rule{Match: all, Entry: toolset.Entry{Timeout: -1}}, "rules: item 1: timeout must not be negative"},
+		{toolset.Rule{Match: all, Entry: toolset.Entry{Timeout: -1}}, "rules: item 1: timeout is -1ns: must not be negative"},
 		{toolset.Rule{Match: all, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true}}}}, "rules: item 1: args: a: the ? is for added arguments"},
 	} {
 		if got := toolset.RuleFaults([]toolset.Rule{test.rule}).Error(); got != test.want && (test.want == "" || !strings.HasPrefix(got, test.want)) {

@@ -4,49 +4,49 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // AsResource is the As of a GET that is a resource instead of a tool.
 const AsResource = "resource"
 
-// settingFaults returns the faults in settings of an entry that can be found without its operation.
-func (e *Entry) settingFaults() Faults {
-	var faults Faults
-	add := func(key, text string) { faults = append(faults, e.KeyFault(key, "%s", key+" "+text)) }
-	if e.Timeout < 0 {
-		add("timeout", "must not be negative")
-	}
-	if e.Attempts < 0 || e.Attempts > MaxAttempts {
-		add("retry", "must be 1 to 10, or off")
-	}
-	if e.As != "" && e.As != "tool" && e.As != AsResource {
-		add("as", "must be tool or resource")
-	}
-	if e.Limits.Answer != 0 && e.Limits.Answer < MinAnswer {
-		faults = append(faults, e.KeyFault("limits: answer", "limits: answer must be at least 1KiB"))
-	}
-	if e.KeepFor < 0 {
-		add("cache", "must not be negative")
+// bounded are the settings of an entry that have bounds, by their keys in files.
+type bounded struct {
+	Timeout  time.Duration `yaml:"timeout"`
+	Attempts int           `yaml:"retry" min:"1" max:"10"`
+	As       string        `yaml:"as" one_of:"tool resource"`
+	KeepFor  time.Duration `yaml:"cache"`
+	Limits   ToolLimits    `yaml:"limits"`
+}
+
+// BoundFaults returns the faults in settings of an entry that are out of their bounds.
+func (e *Entry) BoundFaults() (faults Faults) {
+	settings := struct { // zero values are allowed in a part only
+		Entry bounded `yaml:"entry"`
+	}{bounded{
+		Timeout:  e.Timeout,
+		Attempts: e.Attempts,
+		As:       e.As,
+		KeepFor:  e.KeepFor,
+		Limits:   e.Limits,
+	}}
+	for _, err := range setting.Faults(&settings, nil) {
+		text := strings.TrimPrefix(err.Error(), "entry: ")
+		key, _, _ := strings.Cut(text, " is ")
+		faults = append(faults, e.KeyFault(key, "%s", text))
 	}
 	return faults
 }
-
-// MaxAttempts bounds Attempts. DefaultAttempts is how often a request is sent at most if no setting
-// says otherwise.
-const (
-	MaxAttempts     = 10
-	DefaultAttempts = 3
-	// MinAnswer is the smallest bound of an answer, in bytes.
-	MinAnswer = 1 << 10
-)
 
 // settings returns the settings for calls of the entry's tool, whose operation is op.
 func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 	s := wire.Settings{
 		Timeout:     e.Timeout,
+		Attempts:    e.Attempts,
 		KeepFor:     e.KeepFor,
 		Failure:     e.Error,
 		FailureIf:   e.ErrorIf,
@@ -54,7 +54,6 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		Masked:      e.Masked(),
 		MaskedQuery: e.maskedQuery(),
 	}
-	s.Retries = Retries(e.Attempts)
 	s.Sets = e.Request != "" || len(e.Headers) > 0 || len(e.Query) > 0 || len(e.Body) > 0 ||
 		slices.ContainsFunc(e.Args, func(a Arg) bool { return a.Value != nil })
 	var faults Faults
@@ -72,14 +71,6 @@ func (e *Entry) settings(op *openapi.Operation) (wire.Settings, Faults) {
 		faults = append(faults, e.KeyFault("cache", "cache is for GET: answers to %s are not cached", op.Method))
 	}
 	return s, faults
-}
-
-// Retries returns the Retries of package wire for a number of attempts: -1 for none.
-func Retries(attempts int) int {
-	if attempts == 1 {
-		return -1
-	}
-	return max(attempts-1, 0) // 0 is the default
 }
 
 // SendsKey reports whether the entry sets an Idempotency-Key, or the operation has a parameter for

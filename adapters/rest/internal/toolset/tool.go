@@ -13,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -70,12 +71,9 @@ type Entry struct {
 	harmless bool // the request may be repeated, whatever the method
 }
 
-// Bytes is a number of bytes.
-type Bytes int64
-
 // ToolLimits are the limits of one tool's calls. 0 means the API's limit.
 type ToolLimits struct {
-	Answer Bytes `yaml:"answer" min:"1B"` // bounds the text of one result
+	Answer setting.Size `yaml:"answer"` // bounds the text of one result
 }
 
 // Arg is a new argument of a tool, or a change to one. An argument that the operation lacks is new

@@ -150,7 +150,7 @@ func decoded(a *answer) []byte {
 // binaryResult returns the result of an answer that is an image, audio or a file.
 func (s *Source) binaryResult(c *Call, p *Plan, kind string, a *answer) []byte {
 	if a.more {
-		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.MaxBody)
+		text := fmt.Appendf(nil, "The answer is of type %s and larger than %d bytes, which is as much as is read.", kind, s.o.Limits.Body)
 		return s.finish(c, a, appendText([]byte(`{"content":[`), text), "", text)
 	}
 	if !httpio.Sendable(kind) {

@@ -165,7 +165,7 @@ func TestCut(t *testing.T) {
 		{"text", "text/plain", strings.Repeat("日", 3000), "The first 2048 of 9000 bytes are shown.", nil},
 	} {
 		srv := answering(t, 200, tc.kind, tc.body)
-		s := newSource(t, Options{BaseURL: srv.URL, MaxAnswer: 2048})
+		s := newSource(t, Options{BaseURL: srv.URL, Limits: Limits{Answer: 2048}})
 		got := call(t, s, &Call{Tool: tool("GET", "/x", &page), PickName: "_pick"})
 		content := got.Get("content").Array()
 		text := content[0].Get("text").Str
@@ -247,7 +247,7 @@ func TestBounds(t *testing.T) {
 		}, "400 Bad Request", false},
 	} {
 		srv := newRecorder(t, tc.then)
-		s := newSource(t, Options{BaseURL: srv.URL, MaxBody: 100000, MaxAnswer: 2000})
+		s := newSource(t, Options{BaseURL: srv.URL, Limits: Limits{Body: 100000, Answer: 2000}})
 		got := call(t, s, &Call{Tool: tool("GET", "/x")})
 		if !contains(said(got), tc.want) {
 			t.Errorf("%s: %.500s", tc.name, said(got))
@@ -331,7 +331,7 @@ func TestGzip(t *testing.T) {
 		{"unasked", "br", "x", "cannot be read: its answer has the Content-Encoding br"},
 	} {
 		srv := answering(t, 200, "application/json", tc.body, "Content-Encoding", tc.encoding)
-		s := newSource(t, Options{BaseURL: srv.URL, Retries: -1})
+		s := newSource(t, Options{BaseURL: srv.URL, Attempts: 1})
 		if got := said(call(t, s, &Call{Tool: tool("GET", "/x")})); !contains(got, tc.want) {
 			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
 		}
@@ -455,7 +455,7 @@ func BenchmarkResult(b *testing.B) {
 // The beginning of an answer is UTF-8, as the whole must be.
 func TestCutUTF8(t *testing.T) {
 	srv := answering(t, 200, "application/json", `{"a":"`+"\xff"+`","b":"`+strings.Repeat("x", 200)+`"}`)
-	s := newSource(t, Options{BaseURL: srv.URL, MaxBody: 100})
+	s := newSource(t, Options{BaseURL: srv.URL, Limits: Limits{Body: 100}})
 	if got := call(t, s, &Call{Tool: tool("GET", "/x")}); !utf8.ValidString(got.Raw) {
 		t.Errorf("%q", got.Raw)
 	}

@@ -73,7 +73,7 @@ func (s *Source) plan(c *Call, fetch func(uri string) (*param.File, error)) (*Pl
 	}
 	op := c.Tool.Operation
 	o := param.Options{
-		MaxFile: s.o.MaxFile,
+		MaxFile: int(s.o.Limits.File),
 		Taken:   s.reach.keys.taken,
 		Fetch:   fetch,
 	}

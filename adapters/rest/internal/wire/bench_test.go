@@ -12,6 +12,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
+	"github.com/mcp-bridge/bridge/internal/setting"
 )
 
 // answerer is a server without a network.
@@ -123,7 +124,7 @@ func largeCall(b testing.TB, tc large) (*Source, *Call) {
 	if most == 0 {
 		most = 8 << 20
 	}
-	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}, MaxAnswer: most})
+	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}, Limits: Limits{Answer: setting.Size(most)}})
 	s.http = answerer(tc.answer)
 	if tc.chunked {
 		s.http = chunked(tc.answer)

@@ -39,7 +39,7 @@ func TestBreakerSettings(t *testing.T) {
 		{"slower", breaker.Options{Failures: 2, Slow: 4 * time.Second}, []any{late}, 5, 5},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			s, f := scripted(t, Options{Retries: -1, Breaker: test.o}, test.steps...)
+			s, f := scripted(t, Options{Attempts: 1, Breaker: test.o}, test.steps...)
 			defer s.Close()
 			for range test.calls {
 				call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -54,7 +54,7 @@ func TestBreakerSettings(t *testing.T) {
 // The pause doubles with each failed probe, up to two minutes.
 func TestBreakerPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 1, Pause: 50 * time.Second}}, 503)
+		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 1, Pause: 50 * time.Second}}, 503)
 		defer s.Close()
 		for _, want := range []int{50, 100, 120, 120} {
 			call(t, s, &Call{Tool: tool("GET", "/x")})
@@ -82,7 +82,7 @@ func TestBreakerTogether(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
+		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 2, Calls: 1000}}, func(r *http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
 			return status(503), nil
 		})
@@ -107,7 +107,7 @@ func TestBreakerTrial(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 1}}, 503, hang, 200)
+		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 1}}, 503, hang, 200)
 		defer s.Close()
 		call(t, s, &Call{Tool: tool("GET", "/x")})
 		time.Sleep(5 * time.Second)

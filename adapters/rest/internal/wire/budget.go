@@ -25,22 +25,20 @@ import (
 // cache has lists of tools.
 type Budget struct {
 	slots    chan struct{} // has an item for each running request
-	limiter  *rate.Limiter // nil without Options.Rate
+	limiter  *rate.Limiter // nil without Limits.Rate
 	most     limits.Rate   // of limiter
 	breakers *breakers
 	cache    *cache        // nil without Options.CacheBytes
 	tokens   atomic.Uint64 // how many tokens have a number: see tokens.number
 }
 
-const defaultConcurrent = 64
-
-// NewBudget returns a budget for the sources with the Rate, Concurrent, Breaker and CacheBytes of o.
+// NewBudget returns a budget for the sources with the Limits, Breaker and CacheBytes of o.
 func NewBudget(o *Options) *Budget {
 	b := &Budget{
-		slots:    make(chan struct{}, cmp.Or(o.Concurrent, defaultConcurrent)),
+		slots:    make(chan struct{}, o.Limits.Concurrent),
 		breakers: newBreakers(o.Breaker, cmp.Or(o.Log, slog.New(slog.DiscardHandler))),
 	}
-	if r := o.Rate; r.PerSecond > 0 {
+	if r := o.Limits.Rate; r.PerSecond > 0 {
 		r.Burst = cmp.Or(r.Burst, max(1, int(r.PerSecond)))
 		b.limiter, b.most = rate.NewLimiter(rate.Limit(r.PerSecond), r.Burst), r
 	}
@@ -50,7 +48,7 @@ func NewBudget(o *Options) *Budget {
 	return b
 }
 
-// enter waits until fewer than Options.Concurrent requests run. The caller calls leave when its request
+// enter waits until fewer than Limits.Concurrent requests run. The caller calls leave when its request
 // ends. If ctx ends first, the error is a Fault.
 func (b *Budget) enter(ctx context.Context) (leave func(), err error) {
 	select {

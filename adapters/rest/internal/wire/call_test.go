@@ -129,7 +129,7 @@ func TestRetries(t *testing.T) {
 // A host that keeps failing gets no more requests, but one probe after the pause.
 func TestBreaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
+		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 3, Pause: 10 * time.Second}}, 503, 502, 404, 502, 503, 504, 200)
 		defer s.Close()
 		get := func() string { return said(call(t, s, &Call{Tool: tool("GET", "/x")})) }
 		for range 6 { // a 404 counts as an answer
@@ -159,7 +159,7 @@ func TestBreakerExcludes(t *testing.T) {
 			<-r.Context().Done()
 			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 		}
-		s, f := scripted(t, Options{Retries: -1, Breaker: breaker.Options{Failures: 2}}, hang)
+		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 2}}, hang)
 		defer s.Close()
 		for range 5 {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -190,7 +190,7 @@ func TestBreakerExcludes(t *testing.T) {
 
 func TestRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, f := scripted(t, Options{Rate: limits.Rate{PerSecond: 2, Burst: 2}, Timeout: 2 * time.Second}, 200)
+		s, f := scripted(t, Options{Limits: Limits{Rate: limits.Rate{PerSecond: 2, Burst: 2}}, Timeout: 2 * time.Second}, 200)
 		defer s.Close()
 		c := &Call{Tool: tool("GET", "/x")}
 		for range 4 {
@@ -199,7 +199,7 @@ func TestRate(t *testing.T) {
 		if got, want := fmt.Sprint(f.at), "[0s 0s 500ms 1s]"; got != want {
 			t.Errorf("requests at %s, want %s", got, want)
 		}
-		slow, _ := scripted(t, Options{Rate: limits.Rate{PerSecond: 0.1}, Timeout: 2 * time.Second}, 200)
+		slow, _ := scripted(t, Options{Limits: Limits{Rate: limits.Rate{PerSecond: 0.1}}, Timeout: 2 * time.Second}, 200)
 		defer slow.Close()
 		call(t, slow, c)
 		if got := said(call(t, slow, c)); !contains(got, "the limit of 6/m for requests to this API is reached; try again in 10 s") {
@@ -211,7 +211,7 @@ func TestRate(t *testing.T) {
 func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
-		s, f := scripted(t, Options{Concurrent: 2, Timeout: 5 * time.Second}, func(*http.Request) (*http.Response, error) {
+		s, f := scripted(t, Options{Limits: Limits{Concurrent: 2}, Timeout: 5 * time.Second}, func(*http.Request) (*http.Response, error) {
 			<-release
 			return status(200), nil
 		})
@@ -367,7 +367,7 @@ func TestNetworkFaults(t *testing.T) {
 		"http://no-such-host.invalid":  "could not be reached",
 		plain.URL:                      "400 Bad Request",
 	} {
-		s := newSource(t, Options{BaseURL: at, Retries: -1})
+		s := newSource(t, Options{BaseURL: at, Attempts: 1})
 		got := said(call(t, s, &Call{Tool: tool("GET", "/x")}))
 		if !contains(got, want) || contains(got, "127.0.0.1") || contains(got, "secret-internal") || contains(got, "invalid:") {
 			t.Errorf("%s: %q, want %q", at, got, want)

@@ -21,7 +21,7 @@ func TestRead(t *testing.T) {
 		}
 		fmt.Fprint(w, body)
 	})
-	s := newSource(t, Options{BaseURL: rec.URL, MaxAnswer: 40, Default: &Credential{Bearer: "the-secret-token"}})
+	s := newSource(t, Options{BaseURL: rec.URL, Limits: Limits{Answer: 40}, Default: &Credential{Bearer: "the-secret-token"}})
 	for _, test := range []struct{ answer, want string }{
 		{`application/json=["a",1.50]`, `[{"uri":"u","mimeType":"application/json","text":"[\"a\",1.50]"}]`},
 		{"text/csv=a,the-secret-token", `[{"uri":"u","mimeType":"text/csv","text":"a,***"}]`},
@@ -46,7 +46,7 @@ func TestRead(t *testing.T) {
 // A failure is marked as refused only if wrong arguments prevented the request.
 func TestReadRefused(t *testing.T) {
 	s := newSource(t, Options{Document: &openapi.Document{}})
-	closed := newSource(t, Options{BaseURL: "http://127.0.0.1:1", Retries: -1})
+	closed := newSource(t, Options{BaseURL: "http://127.0.0.1:1", Attempts: 1})
 	needs := tool("GET", "/x/{id}", &openapi.Parameter{Name: "id", In: openapi.InPath})
 	for _, test := range []struct {
 		s       *Source

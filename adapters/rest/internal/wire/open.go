@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,11 +23,7 @@ import (
 
 // New returns a source. It reads the files that o.HTTP names, and makes no connection.
 func New(o Options) (*Source, error) {
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Retries = cmp.Or(o.Retries, defaultRetries)
-	o.MaxAnswer = cmp.Or(o.MaxAnswer, defaultMaxAnswer)
-	o.MaxBody = cmp.Or(o.MaxBody, defaultMaxBody)
-	o.MaxFile = cmp.Or(o.MaxFile, defaultMaxFile)
+	o.Fill()
 	s := &Source{
 		o:       o,
 		schemas: o.Schemas,

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/guard/breaker"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/internal/auth/identity"
+	"github.com/mcp-bridge/bridge/internal/setting"
 	"github.com/mcp-bridge/bridge/internal/validate"
 )
 
@@ -48,23 +49,21 @@ type Options struct {
 	// Withheld are headers that neither arguments nor settings of a tool may set.
 	Withheld []string
 
-	Timeout    time.Duration // of a call with all its attempts; 30 s if 0
-	MaxTimeout time.Duration // bounds Timeout and that of a tool; no limit if 0
-	Retries    int           // of a request; 2 if 0, none if negative
-	Rate       limits.Rate   // of requests; no limit if 0; a Burst of 0 means the requests of one second
-	Concurrent int           // calls at a time; 64 if 0
+	// Timeout bounds a call with all its attempts.
+	Timeout time.Duration `default:"30s"`
+	// MaxTimeout bounds Timeout and that of a tool. 0 means no limit.
+	MaxTimeout time.Duration
+	// Attempts bounds how often a repeatable request is sent.
+	Attempts int `default:"3"`
+	Limits   Limits
 	// Breaker says when a failing host gets no more requests. Failures are requests without an
 	// answer, and the statuses 502, 503 and 504. All attempts of a call count as one.
 	Breaker breaker.Options
 	// CacheBytes is the size of the cache for answers to GET. There is no cache if it is 0.
 	CacheBytes int
 
-	MaxAnswer int // bytes of text in a result; 100 KiB if 0
-	MaxBody   int // bytes read of an answer, decompressed; 8 MiB if 0
-	MaxFile   int // bytes of one file in arguments; 10 MiB if 0
-
 	// Budget bounds the requests. Sources of the same API share it. If it is nil, the source has its own, by
-	// Rate, Concurrent, Breaker and CacheBytes.
+	// Limits, Breaker and CacheBytes.
 	Budget *Budget
 
 	// Schemas checks arguments. Sources may share it. If it is nil, the source has its own.
@@ -72,12 +71,32 @@ type Options struct {
 	Log     *slog.Logger // nil discards
 }
 
+// Fill sets defaults in place of zero values.
+func (o *Options) Fill() {
+	setting.Fill(o)
+	setting.Fill(&o.Limits)
+}
+
+// Limits bound the calls of an API.
+type Limits struct {
+	// Answer bounds the text in one result, and Body what is read of one answer, decompressed.
+	Answer setting.Size `yaml:"answer" default:"100KiB"`
+	Body   setting.Size `yaml:"body" default:"8MiB"`
+	// File bounds one file in arguments.
+	File setting.Size `yaml:"file" min:"1B" default:"10MiB"`
+	// Rate bounds the requests. The zero Rate means no limit. A Burst of 0 means the requests of one second.
+	Rate limits.Rate `yaml:"rate"`
+	// Concurrent bounds the calls at a time.
+	Concurrent int `yaml:"concurrent" default:"64"`
+}
+
 // Settings are the settings of one tool's calls. Zero values mean those of Options.
 type Settings struct {
 	Timeout time.Duration // of a call with all its attempts; Options.MaxTimeout bounds it
-	Retries int           // after the first attempt; none if negative
-	// Repeat allows retries of a request even if its method is not idempotent.
-	Repeat bool
+	// Attempts bounds how often a repeatable request is sent. Repeat makes a request repeatable whose method is
+	// not idempotent.
+	Attempts int
+	Repeat   bool
 	// Uncached says that answers neither come from the cache nor go into it.
 	Uncached bool
 	// KeepFor is how long an answer stays fresh if the answer does not say so itself.
@@ -134,16 +153,7 @@ type Call struct {
 
 var errClosed = errors.New("the source is closed")
 
-// DefaultTimeout is the default of Options.Timeout.
-const DefaultTimeout = 30 * time.Second
-
-const (
-	defaultRetries   = 2
-	defaultMaxAnswer = 100 << 10
-	defaultMaxBody   = 8 << 20
-	defaultMaxFile   = 10 << 20
-	defaultSchemas   = 256
-)
+const defaultSchemas = 256
 
 // errTimeout ends a call that takes too long.
 var errTimeout = errors.New("no answer in time")

@@ -38,18 +38,18 @@ func (a *answer) note() string {
 	return "The answer " + a.why + ": what is shown is its beginning."
 }
 
-// read reads the body of an answer, at most Options.MaxBody bytes. An answer that breaks off is an
+// read reads the body of an answer, at most Limits.Body bytes. An answer that breaks off is an
 // error unless it is a stream.
 func (s *Source) read(ctx context.Context, res *http.Response, progress func(int, string)) (*answer, error) {
 	defer func() { _ = res.Body.Close() }()
-	a := &answer{status: res.StatusCode, header: res.Header}
+	a, most := &answer{status: res.StatusCode, header: res.Header}, int(s.o.Limits.Body)
 	t := a.contentType()
 	if events := t == "text/event-stream"; res.StatusCode < 300 && (events || httpio.IsLines(t)) {
 		a.streamed = true
 		j := &joiner{
 			s:        s,
 			a:        a,
-			limit:    s.o.MaxBody,
+			limit:    most,
 			progress: progress,
 		}
 		if events {
@@ -60,14 +60,14 @@ func (s *Source) read(ctx context.Context, res *http.Response, progress func(int
 		return a, nil
 	}
 	a.buf = bodies.Get().(*[]byte)
-	b, err := readAll(res.Body, *a.buf, int(min(res.ContentLength, int64(s.o.MaxBody))), s.o.MaxBody+1)
+	b, err := readAll(res.Body, *a.buf, int(min(res.ContentLength, int64(most))), most+1)
 	*a.buf = b
 	if err != nil {
 		a.free()
 		return nil, err
 	}
-	if len(b) > s.o.MaxBody {
-		b, a.more, a.why = b[:s.o.MaxBody], true, tooLarge
+	if len(b) > most {
+		b, a.more, a.why = b[:most], true, tooLarge
 	}
 	a.body = b
 	return a, nil

@@ -82,7 +82,7 @@ func TestSettingsBounded(t *testing.T) {
 
 // JSON that is nested too deep to be read safely is text, wherever it is examined.
 func TestSettingsDepth(t *testing.T) {
-	deep := strings.Repeat("[", scaletest.Of(1<<20, defaultMaxBody-1))
+	deep := strings.Repeat("[", scaletest.Of(1<<20, 8<<20-1))
 	rec := newRecorder(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/lines" {
 			w.Header().Set("Content-Type", "application/x-ndjson")
@@ -109,8 +109,8 @@ func TestSettingsAttempts(t *testing.T) {
 			set    Settings
 			want   int
 		}{
-			{"GET", Settings{}, 3}, {"GET", Settings{Retries: -1}, 1}, {"GET", Settings{Retries: 4}, 5}, {"POST", Settings{Retries: 4}, 1}, {"POST", Settings{Retries: 4, Repeat: true}, 5},
-			{"GET", Settings{Retries: 4, Timeout: time.Millisecond}, 1}, // no pause fits
+			{"GET", Settings{}, 3}, {"GET", Settings{Attempts: 1}, 1}, {"GET", Settings{Attempts: 5}, 5}, {"POST", Settings{Attempts: 5}, 1}, {"POST", Settings{Attempts: 5, Repeat: true}, 5},
+			{"GET", Settings{Attempts: 5, Timeout: time.Millisecond}, 1}, // no pause fits
 		} {
 			s, f := scripted(t, Options{Timeout: time.Minute, Breaker: breaker.Options{Off: true}}, http.StatusServiceUnavailable)
 			call(t, s, &Call{Tool: tool(test.method, "/x"), Settings: test.set})
@@ -129,7 +129,7 @@ func TestSettingsTimeout(t *testing.T) {
 			{time.Minute, 0, 0, time.Minute}, {time.Minute, 0, time.Hour, time.Hour}, {time.Minute, 0, time.Second, time.Second},
 			{time.Minute, 2 * time.Minute, time.Hour, 2 * time.Minute}, {time.Minute, 2 * time.Minute, time.Second, time.Second}, {time.Minute, time.Second, 0, time.Second},
 		} {
-			s, _ := scripted(t, Options{Timeout: test.source, MaxTimeout: test.most, Retries: -1}, func(r *http.Request) (*http.Response, error) {
+			s, _ := scripted(t, Options{Timeout: test.source, MaxTimeout: test.most, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			})

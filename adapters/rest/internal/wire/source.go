@@ -76,7 +76,7 @@ func (s *Source) timeout(c *Call) time.Duration {
 
 // maxAnswer returns how many bytes of text a result may have.
 func (s *Source) maxAnswer(c *Call) int {
-	return cmp.Or(max(c.Settings.MaxAnswer, 0), s.o.MaxAnswer)
+	return cmp.Or(max(c.Settings.MaxAnswer, 0), int(s.o.Limits.Answer))
 }
 
 // retries returns how often a request may be sent again.
@@ -84,5 +84,5 @@ func (s *Source) retries(p *Plan) int {
 	if !p.repeatable() {
 		return 0
 	}
-	return max(cmp.Or(p.settings.Retries, s.o.Retries), 0)
+	return cmp.Or(max(p.settings.Attempts, 0), s.o.Attempts) - 1
 }
