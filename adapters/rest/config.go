@@ -76,12 +76,13 @@ type Config struct {
 	Pick bool `yaml:"pick"`
 	// Limits bound requests and answers.
 	Limits Limits `yaml:"limits"`
-	// Attempts bounds how often a repeatable request is sent.
+	// Attempts bounds how often a repeatable request is sent. 0 means 3.
 	Attempts int `yaml:"attempts" default:"3" min:"1" max:"10"`
 	// Cache is the size of the cache for answers to GET, in bytes. If it is 0, only answers of tools
 	// with a cache setting are cached.
 	Cache Bytes `yaml:"cache" min:"0B"`
-	// Refresh is the pause between checks of the document for changes.
+	// Refresh is the pause between checks of the document for changes. 0 means 2 s for files and 5 min for
+	// URLs.
 	Refresh time.Duration `yaml:"refresh" min:"1s" usually:"2s for files, 5m for URLs"`
 	// Tools change the document's tools, and add others.
 	Tools []toolset.Entry `yaml:"tools"`
@@ -94,7 +95,7 @@ type Config struct {
 	// Proxy is the URL of a proxy (http, https or socks5), or "none". Empty means HTTP_PROXY,
 	// HTTPS_PROXY and NO_PROXY.
 	Proxy string `yaml:"proxy"`
-	// IdleTimeout is how long an unused connection stays open.
+	// IdleTimeout is how long an unused connection stays open. 0 means 4 s.
 	IdleTimeout time.Duration `yaml:"idle_timeout" default:"4s"`
 }
 

@@ -37,7 +37,7 @@ type Hook struct {
 	// URL is the address of a service. Requests to the service carry Headers.
 	URL     string            `yaml:"url"`
 	Headers map[string]string `yaml:"headers" names:"header"`
-	// Timeout bounds one run or one request to the service.
+	// Timeout bounds one run or one request to the service. 0 means 5 s.
 	Timeout time.Duration `yaml:"timeout" default:"5s"`
 }
 

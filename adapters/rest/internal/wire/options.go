@@ -49,11 +49,11 @@ type Options struct {
 	// Withheld are headers that neither arguments nor settings of a tool may set.
 	Withheld []string
 
-	// Timeout bounds a call with all its attempts.
+	// Timeout bounds a call with all its attempts. 0 means 30 s.
 	Timeout time.Duration `default:"30s"`
 	// MaxTimeout bounds Timeout and that of a tool. 0 means no limit.
 	MaxTimeout time.Duration
-	// Attempts bounds how often a repeatable request is sent.
+	// Attempts bounds how often a repeatable request is sent. 0 means 3.
 	Attempts int `default:"3"`
 	Limits   Limits
 	// Breaker says when a failing host gets no more requests. Failures are requests without an
@@ -79,14 +79,15 @@ func (o *Options) Fill() {
 
 // Limits bound the calls of an API.
 type Limits struct {
-	// Answer bounds the text in one result, and Body what is read of one answer, decompressed.
+	// Answer bounds the text in one result. 0 means 100 KiB.
 	Answer setting.Size `yaml:"answer" default:"100KiB"`
-	Body   setting.Size `yaml:"body" default:"8MiB"`
-	// File bounds one file in arguments.
+	// Body bounds what is read of one answer, decompressed. 0 means 8 MiB.
+	Body setting.Size `yaml:"body" default:"8MiB"`
+	// File bounds one file in arguments. 0 means 10 MiB.
 	File setting.Size `yaml:"file" min:"1B" default:"10MiB"`
 	// Rate bounds the requests. The zero Rate means no limit. A Burst of 0 means the requests of one second.
 	Rate limits.Rate `yaml:"rate"`
-	// Concurrent bounds the calls at a time.
+	// Concurrent bounds the calls at a time. 0 means 64.
 	Concurrent int `yaml:"concurrent" default:"64"`
 }
 
