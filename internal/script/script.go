@@ -6,6 +6,7 @@ package script
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,8 @@ const Argument = "script-child"
 const (
 	MaxTime      = 60 * time.Second // with all calls
 	MaxCalls     = 200
-	MaxAtOnce    = 16 // calls in flight; further calls wait
+	MaxAtOnce    = 16      // calls in flight; further calls wait
+	MaxArguments = 1 << 20 // of one call, with the name of the tool
 	MaxResult    = 1 << 20
 	MaxLog       = 4 << 10
 	MaxCode      = 256 << 10
@@ -38,7 +40,8 @@ const (
 // maxScripts bounds the scripts that run at once. Further scripts wait for their turn.
 const maxScripts = 16
 
-// maxLine bounds one line of the child: a call with its arguments, or the result with the log.
+// maxLine bounds one line of the child: a call with its arguments, or the result with the log. Characters of the log and
+// of names may be escaped.
 const maxLine = 8 << 20
 
 // Caller makes the calls of one script.
@@ -205,7 +208,7 @@ func (r *run) follow(out io.Reader, code string) (result Result, done bool) {
 func (r *run) call(l *Line) {
 	value, err := r.to.Call(r.ctx, l.Tool, l.Args)
 	if err != nil {
-		r.write(Reply{ID: l.ID, Error: err.Error()})
+		r.write(Reply{ID: l.ID, Error: cmp.Or(err.Error(), "the call failed, without a reason")})
 		return
 	}
 	r.write(Reply{ID: l.ID, Value: value})

@@ -33,6 +33,8 @@ func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, erro
 	case "hang":
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
+	case "silent":
+		return nil, errors.New("")
 	case "big":
 		return []byte(`"` + strings.Repeat("x", 1<<20) + `"`), nil
 	}
@@ -62,6 +64,11 @@ func TestScripts(t *testing.T) {
 		{name: "together", code: `const all = await Promise.all([1, 2, 3].map((n) => tools.t({n}))); return all.map((r) => r.args.n)`, value: `[1,2,3]`},
 		{name: "log", code: `console.log("a", {b: 1}, [2]); console.error(undefined); return 1`, value: `1`, log: "a {\"b\":1} [2]\nundefined\n"},
 		{name: "caught", code: `try { await tools.fail() } catch (e) { return e.message + (e instanceof Error) }`, value: `"it is fulltrue"`},
+		{name: "no text", code: `try { await tools.silent() } catch (e) { return e.message }`, value: `"the call failed, without a reason"`},
+		{name: "long arguments", code: `try { await tools.t({a: "x".repeat(9e6)}) } catch (e) { return e.message + (await tools.t({a: "<".repeat(1e6)})).args.a.length }`, value: `"the arguments have more than 1 MiB1000000"`},
+		{name: "many calls with long arguments and results", code: `return (await Promise.all(Array.from({length: 200}, () => tools.big({a: "x".repeat(2e3)}).then((r) => r.length)))).length`, value: `200`},
+		{name: "many calls, not awaited", code: `for (let i = 0; i < 200; i++) tools.big({a: "x".repeat(2e3)}); return 1`, value: `1`},
+		{name: "goes on after the end", code: `(async () => { for (;;) await null })(); return 1`, value: `1`},
 		{name: "thrown", code: "const a = 1;\nawait tools.fail()", fails: "it is full"},
 		{name: "line", code: "const a = 1;\n  nope()", fails: "ReferenceError: 'nope' is not defined\n    at script, line 2"},
 		{name: "syntax", code: "const a = 1;\nconst b: string = 2", fails: "plain JavaScript (no types, no import): SyntaxError: missing initializer for const variable in line 2"},
