@@ -152,7 +152,7 @@ func (c *call) listed(ctx context.Context) (t tool, ok bool) {
 
 // decide makes the call if a person allows it, or has allowed it before.
 func (c *call) decide(ctx context.Context) (*jsonrpc.Message, error) {
-	repeated := c.modern && gjson.GetBytes(c.params, "requestState").Exists()
+	repeated := c.modern && (gjson.GetBytes(c.params, "requestState").Exists() || gjson.GetBytes(c.params, "inputResponses").Exists())
 	switch {
 	case c.state != nil && !c.a.use(c.state): // for example after a second click
 		return c.refuse("the approval was used before: make the call again, without requestState"), nil
@@ -208,15 +208,17 @@ func (c *call) settle(ctx context.Context, d Decision) (*jsonrpc.Message, error)
 	}
 }
 
-// pass makes the call. The server gets neither the bridge's question nor the bridge's state.
+// pass makes the call. The server gets neither the bridge's question nor the bridge's state. If the server has questions of
+// its own, the person is not asked again with their answers.
 func (c *call) pass(ctx context.Context) (*jsonrpc.Message, error) {
-	if c.state == nil {
-		return c.Upstream.Call(ctx, c.r)
+	r := c.r
+	if c.state != nil {
+		inner := *c.r
+		inner.Message = c.r.WithParams(c.state.restore(c.params))
+		r = &inner
 	}
-	inner := *c.r
-	inner.Message = c.r.WithParams(c.state.restore(c.params))
-	m, err := c.Upstream.Call(ctx, &inner)
-	if err != nil || m.Error != nil || era.ResultType(m) != era.ResultInput {
+	m, err := c.Upstream.Call(ctx, r)
+	if err != nil || m.Error != nil || c.rule == nil || !c.modern || era.ResultType(m) != era.ResultInput {
 		return m, err
 	}
 	return c.continued(m), nil
