@@ -234,7 +234,11 @@ func TestApprovalState(t *testing.T) {
 			}
 			bridgetest.Contains(t, v.call(t, g, "tools/call", retry), `"by":"one"`)
 			if modern { // a legacy call keeps its answer for a client that lost it
-				bridgetest.Contains(t, v.call(t, g, "tools/call", retry), "was used before", `"isError":true`)
+				refusal := v.call(t, g, "tools/call", retry)
+				bridgetest.Contains(t, refusal, "was used before", `"isError":true`)
+				if strings.Count(refusal, `"resultType"`) != 1 {
+					t.Errorf("a refusal has no type, or two: %s", refusal)
+				}
 			}
 			first = v.call(t, g, "tools/call", drop)
 			time.Sleep(6 * time.Minute)

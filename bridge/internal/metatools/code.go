@@ -21,6 +21,13 @@ type Scripts interface {
 	Run(ctx context.Context, code string, to script.Caller) (script.Result, error)
 }
 
+// Quota bounds the calls of a principal. See limits.Quota.
+type Quota interface {
+	// Enter admits a call. After a nil error, Leave must be called.
+	Enter(from *bridge.Caller, m *jsonrpc.Message) error
+	Leave(from *bridge.Caller)
+}
+
 // codeTools are the entries of the meta tools at an address with scripts.
 func (m *Menu) codeTools() []byte {
 	return append(m.searchTool("Answers with signatures for "+script.Tool+"."), entry(metaTool{
@@ -90,6 +97,10 @@ func (s *scripted) Call(ctx context.Context, tool string, args []byte) ([]byte, 
 		m = from.Request("tools/call", params)
 	}
 	m.ID = []byte("0")
+	if err := s.o.m.Quota.Enter(from, m); err != nil {
+		return nil, told(err)
+	}
+	defer s.o.m.Quota.Leave(from)
 	a, err := s.o.Upstream.Call(ctx, &bridge.Request{
 		Message:  m.Clone(), // parsed, so that it has a name
 		From:     from,
