@@ -379,3 +379,44 @@ func TestApprovalBeforeQuestion(t *testing.T) {
 		}
 	})
 }
+
+// Stateless clients are asked however connections are shared, and only the caller that was asked can answer. If all clients
+// share a connection to a legacy server, that connection carries no questions: an operator decides.
+func TestApprovalShared(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
+			synctest.Test(t, func(t *testing.T) {
+				o := ServerOptions{
+					Name:    "one",
+					Adapter: shop("one", map[string]string{"tools/list": lookAndDrop}),
+					ServerSettings: ServerSettings{
+						Share:   share,
+						Approve: []approve.Rule{{Tools: []string{"drop"}}},
+					},
+				}
+				if modern {
+					o.Adapter = modernShop("one", map[string]string{"tools/list": `{"resultType":"complete",` + lookAndDrop[1:len(lookAndDrop)-1] + `,"ttlMs":0,"cacheScope":"private"}`})
+				}
+				g := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Grants: grants("p", "q")})
+				defer g.Close(context.Background())
+				const drop = `"name":"drop",` + dropArgs
+				p, q := visitor{server: "one", principal: "p"}, visitor{server: "one", principal: "q"}
+				call := p.ask(t, g, "1", "tools/call", drop)
+				if !modern && share == ShareAll {
+					if call.over() || len(g.Approvals().Waiting()) != 1 {
+						t.Errorf("no operator is asked: %s", call.answer)
+					}
+					call.cancel(bridge.ErrCancelled)
+					<-call.done
+					return
+				}
+				<-call.done
+				retry := again(t, drop, call.answer, chosen("Yes, this once"))
+				if got := q.call(t, g, "tools/call", retry); strings.Contains(got, `"by"`) {
+					t.Errorf("modern=%t, share=%s: another caller answered: %s", modern, share, got)
+				}
+				bridgetest.Contains(t, p.call(t, g, "tools/call", retry), `"by":"one"`)
+			})
+		}
+	}
+}

@@ -111,7 +111,7 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if r.Method != "tools/call" || len(o.Rules) == 0 {
 		return a.Upstream.Call(ctx, r)
 	}
-	c := &call{approved: a, r: r, params: r.Whole(), modern: a.Upstream.Server().Modern()}
+	c := &call{approved: a, r: r, params: r.Whole(), modern: isModern(a.Upstream, r)}
 	c.args, c.clear = arguments.Of(c.params)
 	if c.modern {
 		c.state = c.open()
@@ -129,6 +129,15 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return c.decide(ctx)
 }
 
+// isModern reports the era of a request's server. The request is in that era, which counts if each call has a connection of
+// its own that is not open yet.
+func isModern(up bridge.Upstream, r *bridge.Request) bool {
+	if g := up.Server(); g != nil {
+		return g.Modern()
+	}
+	return era.SaysVersion(r.Meta())
+}
+
 // call is a call of a tool that a rule names.
 type call struct {
 	*approved
@@ -143,7 +152,7 @@ type call struct {
 
 // listed returns what the server's list says about the tool. ok reports whether the list has the tool.
 func (c *call) listed(ctx context.Context) (t tool, ok bool) {
-	t, ok, no, err := c.a.tools.Find(ctx, c.Upstream, c.r, c.modern || era.SaysVersion(c.r.Meta()))
+	t, ok, no, err := c.a.tools.Find(ctx, c.Upstream, c.r, c.modern)
 	if err != nil || no != nil {
 		return tool{}, false
 	}
