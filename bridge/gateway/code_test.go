@@ -21,7 +21,7 @@ import (
 // lines runs scripts whose lines are calls: a name and arguments. The value of a script are the results.
 type lines struct{}
 
-func (lines) Run(ctx context.Context, code string, to script.Caller) (script.Result, error) {
+func (lines) Run(ctx context.Context, _, code string, to script.Caller) (script.Result, error) {
 	var all []string
 	for line := range strings.Lines(code) {
 		name, args, _ := strings.Cut(strings.TrimSpace(line), " ")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 type echo struct {
 	calls atomic.Int64
 	ended atomic.Int64
+	began chan struct{} // gets one for each call that hangs; may be nil
 }
 
 func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, error) {
@@ -31,6 +33,9 @@ func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, erro
 	case "fail":
 		return nil, errors.New("it is full")
 	case "hang":
+		if e.began != nil {
+			e.began <- struct{}{}
+		}
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
 	case "silent":
@@ -102,7 +107,7 @@ func TestScripts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			e := &echo{}
-			r, err := s.Run(t.Context(), tc.code, e)
+			r, err := s.Run(t.Context(), "p", tc.code, e)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -147,7 +152,7 @@ func TestBounds(t *testing.T) {
 			if tc.long {
 				scaletest.Large(t)
 			}
-			r, err := s.Run(t.Context(), tc.code, &echo{})
+			r, err := s.Run(t.Context(), "p", tc.code, &echo{})
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -174,7 +179,7 @@ func TestDocs(t *testing.T) {
 	}
 	s := scripts(t)
 	for _, m := range found {
-		r, err := s.Run(t.Context(), string(m[1]), files{})
+		r, err := s.Run(t.Context(), "p", string(m[1]), files{})
 		if err != nil || string(r.Value) != `["b.txt"]` || r.Log != "3 files\n" {
 			t.Errorf("%s%s, %q, log %q, %v", m[1], r.Value, r.Error, r.Log, err)
 		}
@@ -200,11 +205,34 @@ func TestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		e := &echo{}
 		time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
-		if _, err := s.Run(ctx, code, e); !errors.Is(err, gone) {
+		if _, err := s.Run(ctx, "p", code, e); !errors.Is(err, gone) {
 			t.Errorf("%s: %v, want %v", code, err, gone)
 		}
 		if e.calls.Load() != e.ended.Load() {
 			t.Errorf("%s: %d calls, %d have ended", code, e.calls.Load(), e.ended.Load())
 		}
+	}
+}
+
+// One principal cannot take all turns.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	s := scripts(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	e := &echo{began: make(chan struct{}, 100)}
+	for range 40 {
+		wg.Go(func() { _, _ = s.Run(ctx, "p", `await tools.hang()`, e) })
+	}
+	for range 8 {
+		<-e.began
+	}
+	if r, err := s.Run(ctx, "q", `return 1`, e); err != nil || string(r.Value) != "1" {
+		t.Errorf("another principal: %s, %q, %v", r.Value, r.Error, err)
+	}
+	if n := len(e.began); n > 0 {
+		t.Errorf("%d further scripts of the first principal run", n)
 	}
 }

@@ -18,7 +18,7 @@ import (
 
 // Scripts runs the scripts of script.Tool. See script.Scripts.
 type Scripts interface {
-	Run(ctx context.Context, code string, to script.Caller) (script.Result, error)
+	Run(ctx context.Context, principal, code string, to script.Caller) (script.Result, error)
 }
 
 // Quota bounds the calls of a principal. See limits.Quota.
@@ -56,7 +56,7 @@ func (o *offered) run(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	if !ok || strings.TrimSpace(code) == "" {
 		return refuse("code is missing: give the body of an async function")
 	}
-	result, err := o.m.Scripts.Run(ctx, code, &scripted{o, r})
+	result, err := o.m.Scripts.Run(ctx, r.From.Principal, code, &scripted{o, r})
 	if err != nil {
 		return nil, err
 	}
