@@ -14,7 +14,8 @@ func Refused(modern bool, m *jsonrpc.Message, why string) *jsonrpc.Message {
 	}
 	result := `"content":[{"type":"text","text":` + rawjson.Quote(why) + `}],"isError":true}`
 	if modern {
-		result = `"resultType":"complete",` + result
+		m := jsonrpc.NewResult([]byte("0"), []byte(`{"resultType":"complete",`+result))
+		return m.Clone() // parsed, so that wrappers find its type
 	}
 	return jsonrpc.NewResult(nil, []byte("{"+result))
 }

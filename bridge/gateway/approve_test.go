@@ -234,7 +234,11 @@ func TestApprovalState(t *testing.T) {
 			}
 			bridgetest.Contains(t, v.call(t, g, "tools/call", retry), `"by":"one"`)
 			if modern { // a legacy call keeps its answer for a client that lost it
-				bridgetest.Contains(t, v.call(t, g, "tools/call", retry), "was used before", `"isError":true`)
+				refusal := v.call(t, g, "tools/call", retry)
+				bridgetest.Contains(t, refusal, "was used before", `"isError":true`)
+				if strings.Count(refusal, `"resultType"`) != 1 {
+					t.Errorf("a refusal has no type, or two: %s", refusal)
+				}
 			}
 			first = v.call(t, g, "tools/call", drop)
 			time.Sleep(6 * time.Minute)
@@ -304,4 +308,115 @@ func TestApprovalConsole(t *testing.T) {
 	drops(t, false, approve.Rule{Tools: []string{"*"}, Ask: []string{approve.AskClient}}, func(t *testing.T, g *gateway, d *decided, _ *atomic.Pointer[string]) {
 		bridgetest.Contains(t, visitor{server: "one", caps: "{}"}.call(t, g, "tools/call", `"name":"look"`), "nobody can be asked", "add console to ask", `"isError":true`)
 	})
+}
+
+// A modern server asks its own question after an operator's yes. The answer continues the same call: the operator is not
+// asked again. Answers that come without such a question are refused, since nobody has seen them.
+func TestApprovalBeforeQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		two := modernShop("one", map[string]string{"tools/list": `{"resultType":"complete",` + lookAndDrop[1:len(lookAndDrop)-1] + `,"ttlMs":0,"cacheScope":"private"}`})
+		serve := two.serve
+		two.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+			state, answers := gjson.GetBytes(m.Params, "requestState"), gjson.GetBytes(m.Params, "inputResponses")
+			switch {
+			case m.Method == "tools/call" && !answers.Exists():
+				f.answer(m, `{"resultType":"input_required","inputRequests":{"sure":{"method":"elicitation/create","params":{"message":"Sure?","requestedSchema":{"type":"object","properties":{}}}}},"requestState":"mine"}`)
+				return true
+			case m.Method == "tools/call" && (state.Str != "mine" || answers.Get("sure.action").Str != "accept"):
+				f.answer(m, `{"resultType":"complete","content":[{"type":"text","text":"wrong state"}]}`)
+				return true
+			}
+			return serve(f, m)
+		}
+		d := &decided{}
+		g := newGateway(Options{
+			Servers: []ServerOptions{{Name: "one", Adapter: two, ServerSettings: ServerSettings{
+				Cache:   cache.Options{Off: true},
+				Approve: []approve.Rule{{Tools: []string{"drop"}, Ask: []string{approve.AskConsole}}},
+			}}},
+			Log:       slog.New(slog.DiscardHandler),
+			Decisions: d,
+		})
+		defer g.Close(context.Background())
+		const drop = `"name":"drop",` + dropArgs
+		allow := func() {
+			synctest.Wait()
+			for _, w := range g.Approvals().Waiting() {
+				if err := g.Approvals().Decide(w.ID, approve.Once, ""); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		v := visitor{server: "one"}
+		call := v.ask(t, g, "1", "tools/call", drop)
+		allow()
+		<-call.done
+		bridgetest.Contains(t, call.answer, `"input_required"`, `Sure?`)
+		retry := again(t, drop, call.answer, `{"action":"accept"}`)
+		if got := v.call(t, g, "tools/call", strings.Replace(retry, `"id":"1"`, `"id":"2"`, 1)); strings.Contains(got, `"by"`) {
+			t.Errorf("other arguments: %s", got)
+		}
+		bridgetest.Contains(t, v.call(t, g, "tools/call", retry), `"by":"one"`)
+		bridgetest.Contains(t, v.call(t, g, "tools/call", drop+`,"inputResponses":{"sure":{"action":"accept"}}`), "its approval has ended")
+
+		s, asked := sessionAt(t, g, "one", "", ""), &pendingCall{done: make(chan struct{})}
+		s.Go(func() {
+			defer close(asked.done)
+			a, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{`+drop+`}}`), &Envelope{}, &asked.back)
+			asked.answer = bridgetest.Text(a)
+		})
+		allow()
+		synctest.Wait()
+		question := strings.Join(asked.back.take(), "")
+		bridgetest.Contains(t, question, "Sure?")
+		if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"action":"accept"}}`, bridgetest.Parse(t, question).ID))); err != nil {
+			t.Fatal(err)
+		}
+		<-asked.done
+		bridgetest.Contains(t, asked.answer, `"by":"one"`)
+		if got := d.take(); got != "once once" {
+			t.Errorf("decisions %s", got)
+		}
+	})
+}
+
+// Stateless clients are asked however connections are shared, and only the caller that was asked can answer. If all clients
+// share a connection to a legacy server, that connection carries no questions: an operator decides.
+func TestApprovalShared(t *testing.T) {
+	for _, modern := range []bool{false, true} {
+		for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
+			synctest.Test(t, func(t *testing.T) {
+				o := ServerOptions{
+					Name:    "one",
+					Adapter: shop("one", map[string]string{"tools/list": lookAndDrop}),
+					ServerSettings: ServerSettings{
+						Share:   share,
+						Approve: []approve.Rule{{Tools: []string{"drop"}}},
+					},
+				}
+				if modern {
+					o.Adapter = modernShop("one", map[string]string{"tools/list": `{"resultType":"complete",` + lookAndDrop[1:len(lookAndDrop)-1] + `,"ttlMs":0,"cacheScope":"private"}`})
+				}
+				g := newGateway(Options{Servers: []ServerOptions{o}, Log: slog.New(slog.DiscardHandler), Grants: grants("p", "q")})
+				defer g.Close(context.Background())
+				const drop = `"name":"drop",` + dropArgs
+				p, q := visitor{server: "one", principal: "p"}, visitor{server: "one", principal: "q"}
+				call := p.ask(t, g, "1", "tools/call", drop)
+				if !modern && share == ShareAll {
+					if call.over() || len(g.Approvals().Waiting()) != 1 {
+						t.Errorf("no operator is asked: %s", call.answer)
+					}
+					call.cancel(bridge.ErrCancelled)
+					<-call.done
+					return
+				}
+				<-call.done
+				retry := again(t, drop, call.answer, chosen("Yes, this once"))
+				if got := q.call(t, g, "tools/call", retry); strings.Contains(got, `"by"`) {
+					t.Errorf("modern=%t, share=%s: another caller answered: %s", modern, share, got)
+				}
+				bridgetest.Contains(t, p.call(t, g, "tools/call", retry), `"by":"one"`)
+			})
+		}
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/guard/approve"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/guard/results"
 	"github.com/mcp-bridge/bridge/internal/script"
 )
@@ -20,7 +21,7 @@ import (
 // lines runs scripts whose lines are calls: a name and arguments. The value of a script are the results.
 type lines struct{}
 
-func (lines) Run(ctx context.Context, code string, to script.Caller) (script.Result, error) {
+func (lines) Run(ctx context.Context, _, code string, to script.Caller) (script.Result, error) {
 	var all []string
 	for line := range strings.Lines(code) {
 		name, args, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -117,6 +118,29 @@ func TestCode(t *testing.T) {
 			if all := strings.Join(names(t, got), " "); all != "search_tools read_tool call_tool read_result" {
 				t.Errorf("%d: without a program, the list is %s", i, all)
 			}
+		}
+	})
+}
+
+// The limits of a principal count each call of a script: a script is no way around them.
+func TestCodeQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGateway(Options{
+			Servers: []ServerOptions{{Name: "one", Adapter: modernShop("one", map[string]string{"tools/list": `{"resultType":"complete",` + lookAndDrop[1:len(lookAndDrop)-1] + `,"ttlMs":0,"cacheScope":"private"}`})}},
+			Grants:  grants("p"),
+			Common:  Common{PerPrincipal: limits.PerPrincipal{Rate: limits.Rate{PerSecond: 1, Burst: 3}}},
+			Log:     slog.New(slog.DiscardHandler),
+		})
+		defer g.Close(context.Background())
+		g.scripts = lines{}
+		v := visitor{server: "one", principal: "p", mode: ToolsCode}
+		got := v.call(t, g, "tools/call", `"name":"run_code","arguments":{"code":"look {}\nlook {}\nlook {}"}`)
+		value := gjson.Get(got, "result.content.0.text").Str
+		if strings.Count(value, `"by":"one"`) != 2 || strings.Count(value, "per_principal: rate") != 1 {
+			t.Errorf("two calls beside the script: %s", got)
+		}
+		if !g.quota.Idle() {
+			t.Error("a call of the script still counts")
 		}
 	})
 }

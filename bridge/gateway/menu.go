@@ -120,7 +120,7 @@ func (g *gateway) menu(a address) *metatools.Menu {
 	t := g.table.Load()
 	m, p := &metatools.Menu{Indexes: g.indexes, Info: g.info}, t.groups[a.name]
 	if g.codes(a) {
-		m.Scripts = g.scripts
+		m.Scripts, m.Quota = g.scripts, g.quota
 	}
 	if s := a.at; s != nil {
 		m.Servers, m.Always = []string{s.o.Name}, s.offered.Load().Always

@@ -6,6 +6,7 @@ package script
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,7 +28,8 @@ const Argument = "script-child"
 const (
 	MaxTime      = 60 * time.Second // with all calls
 	MaxCalls     = 200
-	MaxAtOnce    = 16 // calls in flight; further calls wait
+	MaxAtOnce    = 16      // calls in flight; further calls wait
+	MaxArguments = 1 << 20 // of one call, with the name of the tool
 	MaxResult    = 1 << 20
 	MaxLog       = 4 << 10
 	MaxCode      = 256 << 10
@@ -35,10 +37,15 @@ const (
 	MaxProcessor = 10 * time.Second
 )
 
-// maxScripts bounds the scripts that run at once. Further scripts wait for their turn.
-const maxScripts = 16
+// maxScripts bounds the scripts that run at once, and maxPerPrincipal those of one principal, so that scripts of others run
+// beside. Further scripts wait for their turn.
+const (
+	maxScripts      = 16
+	maxPerPrincipal = 8
+)
 
-// maxLine bounds one line of the child: a call with its arguments, or the result with the log.
+// maxLine bounds one line of the child: a call with its arguments, or the result with the log. Characters of the log and
+// of names may be escaped.
 const maxLine = 8 << 20
 
 // Caller makes the calls of one script.
@@ -82,29 +89,90 @@ type Line struct {
 // Scripts runs scripts. It is safe for concurrent use.
 type Scripts struct {
 	program string
-	turns   chan struct{}
+	turns   turns
+
+	mu         sync.Mutex // guards the rest
+	principals map[string]*principal
+}
+
+// turns has one item for each script that runs.
+type turns chan struct{}
+
+func (t turns) take(ctx context.Context) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// principal has scripts that run or wait.
+type principal struct {
+	turns   turns
+	scripts int
 }
 
 // New returns a Scripts whose child is program with Argument.
 func New(program string) *Scripts {
-	return &Scripts{program: program, turns: make(chan struct{}, maxScripts)}
+	return &Scripts{
+		program:    program,
+		turns:      make(turns, maxScripts),
+		principals: map[string]*principal{},
+	}
+}
+
+// enter waits for the turn of a script. After a nil error, leave must be called. All clients without a principal share all
+// turns.
+func (s *Scripts) enter(ctx context.Context, name string) (leave func(), err error) {
+	if name == "" {
+		return func() { <-s.turns }, s.turns.take(ctx)
+	}
+	s.mu.Lock()
+	p := s.principals[name]
+	if p == nil {
+		p = &principal{turns: make(turns, maxPerPrincipal)}
+		s.principals[name] = p
+	}
+	p.scripts++
+	s.mu.Unlock()
+	left := func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if p.scripts--; p.scripts == 0 {
+			delete(s.principals, name)
+		}
+	}
+	if err := p.turns.take(ctx); err != nil {
+		left()
+		return nil, err
+	}
+	if err := s.turns.take(ctx); err != nil {
+		<-p.turns
+		left()
+		return nil, err
+	}
+	return func() {
+		<-s.turns
+		<-p.turns
+		left()
+	}, nil
 }
 
 // errTooLong ends a script that runs too long.
 var errTooLong = errors.New("the script was ended after " + MaxTime.String())
 
-// Run runs the body of an async function. An error means that the caller has left, or that no child could be started.
-// Whatever the script does, all its calls have ended when Run returns.
-func (s *Scripts) Run(ctx context.Context, code string, to Caller) (Result, error) {
+// Run runs the body of an async function for a principal, which may be empty. An error means that the client has left, or
+// that no child could be started. Whatever the script does, all its calls have ended when Run returns.
+func (s *Scripts) Run(ctx context.Context, principal, code string, to Caller) (Result, error) {
 	if len(code) > MaxCode {
 		return Result{Error: fmt.Sprintf("the script has more than %d KiB", MaxCode>>10)}, nil
 	}
-	select {
-	case s.turns <- struct{}{}:
-		defer func() { <-s.turns }()
-	case <-ctx.Done():
-		return Result{}, context.Cause(ctx)
+	leave, err := s.enter(ctx, principal)
+	if err != nil {
+		return Result{}, err
 	}
+	defer leave()
 	limited, cancel := context.WithTimeoutCause(ctx, MaxTime, errTooLong)
 	defer cancel()
 	r := &run{to: to}
@@ -205,7 +273,7 @@ func (r *run) follow(out io.Reader, code string) (result Result, done bool) {
 func (r *run) call(l *Line) {
 	value, err := r.to.Call(r.ctx, l.Tool, l.Args)
 	if err != nil {
-		r.write(Reply{ID: l.ID, Error: err.Error()})
+		r.write(Reply{ID: l.ID, Error: cmp.Or(err.Error(), "the call failed, without a reason")})
 		return
 	}
 	r.write(Reply{ID: l.ID, Value: value})

@@ -7,6 +7,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(programtest.Main(m)) }
 type echo struct {
 	calls atomic.Int64
 	ended atomic.Int64
+	began chan struct{} // gets one for each call that hangs; may be nil
 }
 
 func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, error) {
@@ -31,8 +33,13 @@ func (e *echo) Call(ctx context.Context, tool string, args []byte) ([]byte, erro
 	case "fail":
 		return nil, errors.New("it is full")
 	case "hang":
+		if e.began != nil {
+			e.began <- struct{}{}
+		}
 		<-ctx.Done()
 		return nil, context.Cause(ctx)
+	case "silent":
+		return nil, errors.New("")
 	case "big":
 		return []byte(`"` + strings.Repeat("x", 1<<20) + `"`), nil
 	}
@@ -62,6 +69,11 @@ func TestScripts(t *testing.T) {
 		{name: "together", code: `const all = await Promise.all([1, 2, 3].map((n) => tools.t({n}))); return all.map((r) => r.args.n)`, value: `[1,2,3]`},
 		{name: "log", code: `console.log("a", {b: 1}, [2]); console.error(undefined); return 1`, value: `1`, log: "a {\"b\":1} [2]\nundefined\n"},
 		{name: "caught", code: `try { await tools.fail() } catch (e) { return e.message + (e instanceof Error) }`, value: `"it is fulltrue"`},
+		{name: "no text", code: `try { await tools.silent() } catch (e) { return e.message }`, value: `"the call failed, without a reason"`},
+		{name: "long arguments", code: `try { await tools.t({a: "x".repeat(9e6)}) } catch (e) { return e.message + (await tools.t({a: "<".repeat(1e6)})).args.a.length }`, value: `"the arguments have more than 1 MiB1000000"`},
+		{name: "many calls with long arguments and results", code: `return (await Promise.all(Array.from({length: 200}, () => tools.big({a: "x".repeat(2e3)}).then((r) => r.length)))).length`, value: `200`},
+		{name: "many calls, not awaited", code: `for (let i = 0; i < 200; i++) tools.big({a: "x".repeat(2e3)}); return 1`, value: `1`},
+		{name: "goes on after the end", code: `(async () => { for (;;) await null })(); return 1`, value: `1`},
 		{name: "thrown", code: "const a = 1;\nawait tools.fail()", fails: "it is full"},
 		{name: "line", code: "const a = 1;\n  nope()", fails: "ReferenceError: 'nope' is not defined\n    at script, line 2"},
 		{name: "syntax", code: "const a = 1;\nconst b: string = 2", fails: "plain JavaScript (no types, no import): SyntaxError: missing initializer for const variable in line 2"},
@@ -95,7 +107,7 @@ func TestScripts(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			e := &echo{}
-			r, err := s.Run(t.Context(), tc.code, e)
+			r, err := s.Run(t.Context(), "p", tc.code, e)
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -140,7 +152,7 @@ func TestBounds(t *testing.T) {
 			if tc.long {
 				scaletest.Large(t)
 			}
-			r, err := s.Run(t.Context(), tc.code, &echo{})
+			r, err := s.Run(t.Context(), "p", tc.code, &echo{})
 			switch {
 			case err != nil:
 				t.Error(err)
@@ -167,7 +179,7 @@ func TestDocs(t *testing.T) {
 	}
 	s := scripts(t)
 	for _, m := range found {
-		r, err := s.Run(t.Context(), string(m[1]), files{})
+		r, err := s.Run(t.Context(), "p", string(m[1]), files{})
 		if err != nil || string(r.Value) != `["b.txt"]` || r.Log != "3 files\n" {
 			t.Errorf("%s%s, %q, log %q, %v", m[1], r.Value, r.Error, r.Log, err)
 		}
@@ -193,11 +205,34 @@ func TestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		e := &echo{}
 		time.AfterFunc(200*time.Millisecond, func() { cancel(gone) })
-		if _, err := s.Run(ctx, code, e); !errors.Is(err, gone) {
+		if _, err := s.Run(ctx, "p", code, e); !errors.Is(err, gone) {
 			t.Errorf("%s: %v, want %v", code, err, gone)
 		}
 		if e.calls.Load() != e.ended.Load() {
 			t.Errorf("%s: %d calls, %d have ended", code, e.calls.Load(), e.ended.Load())
 		}
+	}
+}
+
+// One principal cannot take all turns.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	s := scripts(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	e := &echo{began: make(chan struct{}, 100)}
+	for range 40 {
+		wg.Go(func() { _, _ = s.Run(ctx, "p", `await tools.hang()`, e) })
+	}
+	for range 8 {
+		<-e.began
+	}
+	if r, err := s.Run(ctx, "q", `return 1`, e); err != nil || string(r.Value) != "1" {
+		t.Errorf("another principal: %s, %q, %v", r.Value, r.Error, err)
+	}
+	if n := len(e.began); n > 0 {
+		t.Errorf("%d further scripts of the first principal run", n)
 	}
 }

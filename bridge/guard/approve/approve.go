@@ -111,7 +111,7 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	if r.Method != "tools/call" || len(o.Rules) == 0 {
 		return a.Upstream.Call(ctx, r)
 	}
-	c := &call{approved: a, r: r, params: r.Whole(), modern: a.Upstream.Server().Modern()}
+	c := &call{approved: a, r: r, params: r.Whole(), modern: isModern(a.Upstream, r)}
 	c.args, c.clear = arguments.Of(c.params)
 	if c.modern {
 		c.state = c.open()
@@ -129,6 +129,15 @@ func (a *approved) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	return c.decide(ctx)
 }
 
+// isModern reports the era of a request's server. The request is in that era, which counts if each call has a connection of
+// its own that is not open yet.
+func isModern(up bridge.Upstream, r *bridge.Request) bool {
+	if g := up.Server(); g != nil {
+		return g.Modern()
+	}
+	return era.SaysVersion(r.Meta())
+}
+
 // call is a call of a tool that a rule names.
 type call struct {
 	*approved
@@ -143,7 +152,7 @@ type call struct {
 
 // listed returns what the server's list says about the tool. ok reports whether the list has the tool.
 func (c *call) listed(ctx context.Context) (t tool, ok bool) {
-	t, ok, no, err := c.a.tools.Find(ctx, c.Upstream, c.r, c.modern || era.SaysVersion(c.r.Meta()))
+	t, ok, no, err := c.a.tools.Find(ctx, c.Upstream, c.r, c.modern)
 	if err != nil || no != nil {
 		return tool{}, false
 	}
@@ -152,7 +161,7 @@ func (c *call) listed(ctx context.Context) (t tool, ok bool) {
 
 // decide makes the call if a person allows it, or has allowed it before.
 func (c *call) decide(ctx context.Context) (*jsonrpc.Message, error) {
-	repeated := c.modern && gjson.GetBytes(c.params, "requestState").Exists()
+	repeated := c.modern && (gjson.GetBytes(c.params, "requestState").Exists() || gjson.GetBytes(c.params, "inputResponses").Exists())
 	switch {
 	case c.state != nil && !c.a.use(c.state): // for example after a second click
 		return c.refuse("the approval was used before: make the call again, without requestState"), nil
@@ -208,15 +217,17 @@ func (c *call) settle(ctx context.Context, d Decision) (*jsonrpc.Message, error)
 	}
 }
 
-// pass makes the call. The server gets neither the bridge's question nor the bridge's state.
+// pass makes the call. The server gets neither the bridge's question nor the bridge's state. If the server has questions of
+// its own, the person is not asked again with their answers.
 func (c *call) pass(ctx context.Context) (*jsonrpc.Message, error) {
-	if c.state == nil {
-		return c.Upstream.Call(ctx, c.r)
+	r := c.r
+	if c.state != nil {
+		inner := *c.r
+		inner.Message = c.r.WithParams(c.state.restore(c.params))
+		r = &inner
 	}
-	inner := *c.r
-	inner.Message = c.r.WithParams(c.state.restore(c.params))
-	m, err := c.Upstream.Call(ctx, &inner)
-	if err != nil || m.Error != nil || era.ResultType(m) != era.ResultInput {
+	m, err := c.Upstream.Call(ctx, r)
+	if err != nil || m.Error != nil || c.rule == nil || !c.modern || era.ResultType(m) != era.ResultInput {
 		return m, err
 	}
 	return c.continued(m), nil

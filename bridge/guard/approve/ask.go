@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/tidwall/gjson"
 
@@ -48,12 +51,27 @@ func (c *call) message() string {
 	args := "none"
 	if shown := c.shown(); len(shown) > 0 {
 		compact := string(rawjson.Compact(shown))
-		args = sanitize.Text(sanitize.Short(compact, maxShown))
+		args = visible(sanitize.Short(compact, maxShown))
 		if len(compact) > maxShown {
 			args += fmt.Sprintf(" (the first %d of %d bytes)", maxShown, len(compact))
 		}
 	}
 	return fmt.Sprintf("Allow this call?\nServer: %s\nTool: %s\nArguments: %s", c.a.s.Name, quoted(c.r.Name()), args)
+}
+
+// visible returns JSON with escapes in place of the characters that a person does not see, or that act on a screen.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.IsGraphic(r) && !unicode.In(r, unicode.Variation_Selector, unicode.Other_Default_Ignorable_Code_Point) {
+			b.WriteRune(r)
+			continue
+		}
+		for _, unit := range utf16.Encode([]rune{r}) {
+			fmt.Fprintf(&b, `\u%04x`, unit)
+		}
+	}
+	return b.String()
 }
 
 // shown returns the arguments without the values that the operator hides; nil for none.

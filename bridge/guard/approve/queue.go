@@ -123,8 +123,8 @@ func (q *Queue) take(id string, o Outcome) (*waiting, error) {
 	return w, nil
 }
 
-// add adds a waiting call. It reports false if too many wait.
-func (q *Queue) add(w *waiting) bool {
+// add adds a waiting call. If too many wait, add returns the bound; otherwise 0.
+func (q *Queue) add(w *waiting) (most int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	same := 0
@@ -133,11 +133,14 @@ func (q *Queue) add(w *waiting) bool {
 			same++
 		}
 	}
-	if len(q.waiting) >= maxWaiting || w.Principal != "" && same >= maxPerPrincipal {
-		return false
+	switch {
+	case len(q.waiting) >= maxWaiting:
+		return maxWaiting
+	case w.Principal != "" && same >= maxPerPrincipal:
+		return maxPerPrincipal
 	}
 	q.waiting[w.ID] = w
-	return true
+	return 0
 }
 
 // askConsole waits until an operator decides.
@@ -158,9 +161,9 @@ func (c *call) askConsole(ctx context.Context) (*jsonrpc.Message, error) {
 		},
 		decided: make(chan Decision, 1),
 	}
-	if !q.add(w) {
+	if most := q.add(w); most > 0 {
 		c.record(Decision{Outcome: Unasked})
-		return c.refuse(bridge.OverLimit("too many calls wait for an operator", maxWaiting)), nil
+		return c.refuse(bridge.OverLimit("too many calls wait for an operator", most)), nil
 	}
 	late := time.NewTimer(c.rule.Timeout)
 	defer late.Stop()

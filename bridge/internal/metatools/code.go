@@ -18,7 +18,14 @@ import (
 
 // Scripts runs the scripts of script.Tool. See script.Scripts.
 type Scripts interface {
-	Run(ctx context.Context, code string, to script.Caller) (script.Result, error)
+	Run(ctx context.Context, principal, code string, to script.Caller) (script.Result, error)
+}
+
+// Quota bounds the calls of a principal. See limits.Quota.
+type Quota interface {
+	// Enter admits a call. After a nil error, Leave must be called.
+	Enter(from *bridge.Caller, m *jsonrpc.Message) error
+	Leave(from *bridge.Caller)
 }
 
 // codeTools are the entries of the meta tools at an address with scripts.
@@ -49,7 +56,7 @@ func (o *offered) run(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 	if !ok || strings.TrimSpace(code) == "" {
 		return refuse("code is missing: give the body of an async function")
 	}
-	result, err := o.m.Scripts.Run(ctx, code, &scripted{o, r})
+	result, err := o.m.Scripts.Run(ctx, r.From.Principal, code, &scripted{o, r})
 	if err != nil {
 		return nil, err
 	}
@@ -90,6 +97,10 @@ func (s *scripted) Call(ctx context.Context, tool string, args []byte) ([]byte, 
 		m = from.Request("tools/call", params)
 	}
 	m.ID = []byte("0")
+	if err := s.o.m.Quota.Enter(from, m); err != nil {
+		return nil, told(err)
+	}
+	defer s.o.m.Quota.Leave(from)
 	a, err := s.o.Upstream.Call(ctx, &bridge.Request{
 		Message:  m.Clone(), // parsed, so that it has a name
 		From:     from,

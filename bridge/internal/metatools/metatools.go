@@ -42,6 +42,8 @@ type Menu struct {
 	Indexes *Indexes
 	// Scripts runs scripts, if the address offers script.Tool in place of ReadTool and CallTool; otherwise nil.
 	Scripts Scripts
+	// Quota admits the calls of scripts, as the gateway admits those of clients.
+	Quota Quota
 	// Info is the bridge's serverInfo, for results to modern clients.
 	Info []byte
 }

@@ -4,6 +4,7 @@ package child
 
 import (
 	"bufio"
+	"bytes"
 	_ "embed"
 	"encoding/json"
 	"errors"
@@ -28,12 +29,56 @@ func Main() int {
 	if in.Decode(&begin) != nil {
 		return 1
 	}
-	r := &runtime{out: json.NewEncoder(os.Stdout)}
-	done := r.run(begin.Code, replies(in))
+	from, to := replies(in), newWriter()
+	r := &runtime{out: to}
+	done := r.run(begin.Code, from)
 	done.Done, done.Log = true, r.log.String()
-	if r.out.Encode(done) != nil {
+	go func() {
+		for range from { // the bridge reads on only when its replies are read
+		}
+	}()
+	return to.end(done)
+}
+
+// writer writes lines to stdout. The script never waits for it: the bridge stops reading lines while many calls are in
+// flight, and these end only when the script reads their replies.
+type writer struct {
+	lines chan []byte
+	ended chan struct{}
+}
+
+func newWriter() *writer {
+	w := &writer{make(chan []byte, script.MaxCalls+1), make(chan struct{})} // room for all calls and the outcome
+	go func() {
+		defer close(w.ended)
+		for line := range w.lines {
+			if _, err := os.Stdout.Write(line); err != nil {
+				os.Exit(1) // the bridge is gone
+			}
+		}
+	}()
+	return w
+}
+
+// send queues a line.
+func (w *writer) send(l script.Line) error {
+	var line bytes.Buffer
+	to := json.NewEncoder(&line)
+	to.SetEscapeHTML(false) // an escape is six times as long
+	err := to.Encode(l)
+	if err == nil {
+		w.lines <- line.Bytes()
+	}
+	return err
+}
+
+// end writes the last line, and returns the exit status of the process.
+func (w *writer) end(l script.Line) int {
+	if w.send(l) != nil {
 		return 1
 	}
+	close(w.lines)
+	<-w.ended
 	return 0
 }
 
@@ -55,7 +100,7 @@ func replies(in *json.Decoder) <-chan script.Reply {
 // runtime is a running script.
 type runtime struct {
 	vm      *quickjs.VM
-	out     *json.Encoder
+	out     *writer
 	waiting int // calls without a reply
 	log     tail
 	done    *script.Line // the outcome; nil while the script runs
@@ -136,10 +181,13 @@ func (r *runtime) call(args []any) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.waiting++
-	if r.out.Encode(script.Line{ID: n, Tool: tool, Args: json.RawMessage(raw)}) != nil {
-		os.Exit(1) // the bridge is gone
+	if len(tool)+len(raw) > script.MaxArguments {
+		return nil, fmt.Errorf("the arguments have more than %d MiB", script.MaxArguments>>20)
 	}
+	if err := r.out.send(script.Line{ID: n, Tool: tool, Args: json.RawMessage(raw)}); err != nil {
+		return nil, err
+	}
+	r.waiting++
 	return nil, nil
 }
 
@@ -164,8 +212,9 @@ func (r *runtime) print(args []any) (any, error) {
 	return nil, nil
 }
 
-// end takes the outcome: the value as JSON, or the error.
+// end takes the outcome: the value as JSON, or the error. What the script would do after it is not run.
 func (r *runtime) end(args []any) (any, error) {
+	r.vm.Interrupt()
 	value, fault := args[0].(string), args[1].(string)
 	switch {
 	case r.done != nil:
