@@ -203,6 +203,23 @@ func TestApprovalRemembered(t *testing.T) {
 			if question, got := asking(t, s, "", drop, chosen("No")); question == "" || strings.Contains(got, `"by"`) {
 				t.Errorf("modern=%t: after a change: %s, %s", modern, question, got)
 			}
+			// A yes is for the definition of the question, not for one that comes before the answer.
+			changing := strings.ReplaceAll(text, "all things", "everything")
+			late := sessionAt(t, g, "one", "", "")
+			call := start(t, late, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{`+drop+`}}`)
+			if call.over() {
+				t.Fatal(call.answer)
+			}
+			list.Store(&changing)
+			asked := call.back.take()
+			if err := late.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":%s}`, bridgetest.Parse(t, asked[0]).ID, yes))); err != nil {
+				t.Fatal(err)
+			}
+			<-call.done
+			bridgetest.Contains(t, call.answer, `"by":"one"`)
+			if question, _ := asking(t, late, "", drop, chosen("No")); question == "" {
+				t.Errorf("modern=%t: the yes counts for a definition that nobody was asked about", modern)
+			}
 			v := visitor{server: "one"} // without a session, each call is asked about
 			first := v.call(t, g, "tools/call", drop)
 			bridgetest.Contains(t, v.call(t, g, "tools/call", again(t, drop, first, yes)), `"by":"one"`)

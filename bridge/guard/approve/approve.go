@@ -148,6 +148,7 @@ type call struct {
 	modern bool   // the era of the server
 	rule   *Rule
 	state  *state // of an earlier answer to this call; nil without one, or if it is not valid
+	asked  digest // the tool's definition when the person was asked; set if the person may allow it for the session
 }
 
 // listed returns what the server's list says about the tool. ok reports whether the list has the tool.
@@ -168,12 +169,17 @@ func (c *call) decide(ctx context.Context) (*jsonrpc.Message, error) {
 	case c.state != nil && c.state.Allowed:
 		return c.pass(ctx)
 	case c.state != nil:
+		copy(c.asked[:], c.state.Definition)
 		return c.answered(ctx, gjson.GetBytes(c.params, "inputResponses."+questionKey).Raw)
 	case c.isRemembered(ctx):
 		c.record(Decision{Outcome: Remembered})
 		return c.pass(ctx)
 	case repeated:
 		return c.refuse("its approval has ended: make the call again, without requestState"), nil
+	}
+	if c.remembers() {
+		t, _ := c.listed(ctx)
+		c.asked = t.definition
 	}
 	for _, who := range c.rule.asks() {
 		switch {
@@ -204,9 +210,7 @@ func (c *call) settle(ctx context.Context, d Decision) (*jsonrpc.Message, error)
 	c.record(d)
 	switch d.Outcome {
 	case ForSession:
-		if t, ok := c.listed(ctx); ok {
-			c.a.remembered.Add(c.permit(), t.definition)
-		}
+		c.a.remembered.Add(c.permit(), c.asked)
 		return c.pass(ctx)
 	case Once:
 		return c.pass(ctx)

@@ -31,6 +31,8 @@ type state struct {
 	Expires int64  `json:"e"` // in Unix seconds
 	// Allowed means that a person has allowed the call, and the server has asked questions since.
 	Allowed bool `json:"a,omitempty"`
+	// Definition is the tool's definition when the person was asked: see call.asked.
+	Definition []byte `json:"d,omitempty"`
 	// Server is the server's requestState as raw JSON; empty for none.
 	Server string `json:"s,omitempty"`
 }
@@ -46,13 +48,17 @@ func (c *call) digest() string {
 
 // seal returns the requestState of a call.
 func (c *call) seal(allowed bool, server string, life time.Duration) string {
-	raw, err := json.Marshal(state{
+	s := state{
 		ID:      rand.Text(),
 		Call:    c.digest(),
 		Expires: time.Now().Add(life).Unix(),
 		Allowed: allowed,
 		Server:  server,
-	})
+	}
+	if c.remembers() {
+		s.Definition = c.asked[:]
+	}
+	raw, err := json.Marshal(s)
 	if err != nil {
 		panic(err) // it has texts and numbers only
 	}
