@@ -22,7 +22,7 @@ type Cluster struct {
 	// Secrets replaces Secret. The bridge uses the first secret, and also accepts the others.
 	Secrets []string `yaml:"secrets"`
 	// Listen is the address for the other instances, as HOST:PORT.
-	Listen string `yaml:"listen"`
+	Listen string `yaml:"listen" text:"listen"`
 	// Advertise is the address, as HOST or HOST:PORT, at which the other instances reach this instance and no other.
 	// Default: Listen.
 	Advertise string `yaml:"advertise" usually:"listen"`

@@ -114,6 +114,7 @@ func TestDiff(t *testing.T) {
 		{"per_principal", func(c *Config) { c.PerPrincipal.Rate = limits.Rate{PerSecond: 2} }, "per_principal.rate (live)"},
 		{"access_log", func(c *Config) { c.AccessLog.To = "stderr" }, "access_log.to (live)"},
 		{"cluster", func(c *Config) { c.Cluster.Redis = "redis://:s3cr3t@a" }, "cluster.redis (restart)"},
+		{"cluster", func(c *Config) { c.Cluster.Listen = ":8810" }, "cluster.listen none → :8810 (restart)"},
 		{"results", func(c *Config) { c.Results.Max = 1 << 20 }, "results.max 0B → 1MiB (live)"},
 		{"groups", func(c *Config) { c.Groups = map[string]Group{"dev": {Servers: []string{"one"}}} }, "groups (live)"},
 		{"servers", func(c *Config) {

@@ -33,8 +33,7 @@ func checkForward(f bridge.Forward) (bridge.Forward, error) {
 		return f, errors.New("the text before \"as\" must be the name of a header, such as X-Tenant")
 	}
 	f.From = http.CanonicalHeaderKey(f.From)
-	// The client's credentials are for the bridge. A server that got them could act elsewhere as the client (R-173,
-	// protocol.md D0.9).
+	// The client's credentials are for the bridge. A server that got them could act elsewhere as the client.
 	own := slices.Contains([]string{"Authorization", "X-Api-Key", "Cookie", "X-Real-Ip", "Via"}, f.From)
 	if own || remote.Reserved(f.From) {
 		return f, errors.New("this header is for the bridge and is never forwarded: " +

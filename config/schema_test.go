@@ -257,7 +257,7 @@ func (s *schema) loose(t reflect.Type) object {
 // unseen are bad files whose faults no schema can find: rules about several keys, and contents of
 // other files.
 var unseen = []string{
-	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
+	"cluster-advertise.bad.yaml", "cluster-apart.bad.yaml", "cluster-listen.bad.yaml", "cluster-secret.bad.yaml", "cluster-store.bad.yaml", "cluster-wildcard.bad.yaml",
 	"workers-alone.bad.yaml", "workers-idle.bad.yaml",
 	"files.bad.yaml", "front.bad.yaml", "front-url.bad.yaml", "front-keys.bad.yaml", "exchange-front.bad.yaml", "admin-alone.bad.yaml", "console-alone.bad.yaml", "console-listen.bad.yaml", "console-listen-open.bad.yaml", "viewers-alone.bad.yaml", "in-flight.bad.yaml", "introspection-cache.bad.yaml", "latin1.bad.yaml", "oauth-alone.bad.yaml", "oauth-hosts.bad.yaml", "oauth-metadata.bad.yaml", "oauth-missing.bad.yaml", "oauth-proxy.bad.yaml", "off.bad.yaml", "same-prefix.bad.yaml", "scopes-keys.bad.yaml", "scopes.bad.yaml", "tokens.bad.yaml", "useless.bad.yaml", "variables.bad.yaml",
 	// Files of other programs, which the schema accepts.

@@ -54,9 +54,13 @@ func plain(most int, rule string) func(string) (string, error) {
 	}
 }
 
+// checkVariable checks the name of a variable. The error shows nothing after '=', which may be a secret.
 func checkVariable(name string) (string, error) {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return "", fmt.Errorf("%q is no name for a variable: it must not be empty or contain '='", strict.Clip(name))
+	switch before, _, value := strings.Cut(name, "="); {
+	case value:
+		return "", fmt.Errorf("%q is followed by '=': write NAME: value", strict.Clip(before))
+	case name == "" || strings.Contains(name, "\x00"):
+		return "", fmt.Errorf("%q is no name for a variable", strict.Clip(name))
 	}
 	return name, nil
 }

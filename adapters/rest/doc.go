@@ -5,7 +5,7 @@
 // connections, limits, caches and circuits of the API. It speaks revision 2025-11-25, answers the
 // handshake itself, and asks its clients nothing. The connections that [Adapter.Open] returns share it.
 //
-// An Adapter has three rooms, each a package with its own state. What one room makes, the next one gets:
+// An Adapter has three parts, each a package. What one part makes, the next one gets:
 //
 //	document   reads the texts, keeps the last good ones, and follows their changes
 //	    │ a Reading: the parsed document, and the text of the catalogue
@@ -13,7 +13,7 @@
 //	    │ a Set, and the options with which its source calls the API
 //	calls      answers the requests of clients; puts a new edition in the place of the old one
 //
-// Below them stand the libraries that know nothing of the rooms:
+// Below them stand the libraries that know nothing of the parts:
 //
 //	openapi    documents, and the tools of their operations
 //	toolset    one tool, changed or added by an entry of the configuration
@@ -21,7 +21,7 @@
 //	wire       one call: request, credentials, limits, answer, result; signed by package sign
 //
 // The package is read in this order: names (types of the settings that belong to the packages below),
-// published and config (the settings, and what each room gets of them), inspect (what an API offers,
-// without connections), maker (a reading becomes an edition), adapter (the rooms put together). Each package
-// below says in which order its own files are read.
+// published and config (the settings, and what each part gets of them), inspect (what an API offers,
+// without connections), maker (a reading becomes an edition), adapter (the parts put together). The parts,
+// and packages toolset and wire, say in which order their own files are read.
 package rest

@@ -16,9 +16,9 @@ import (
 const maxOrigins = 10
 
 // compare checks the servers of an edition's operations. It logs the origins to which credentials do
-// not go, and a change of the API's server. old is the edition before, or nil. Compared with it, compare
-// returns an error if a document at a URL names a new origin that the operator has not chosen. The tools then stay as they
-// were, even without credentials, since arguments are not for every server either.
+// not go, and a change of the API's server. old is the edition before, or nil. If a document at a URL names
+// an origin that old lacks and the operator has not chosen, compare returns an error. The tools then stay as
+// they were, even without credentials, since arguments are not for every server either.
 func (e *Edition) compare(old *Edition, m *tools.Made, log *slog.Logger) error {
 	reach := e.source.Reach()
 	e.home = reach.Home()
