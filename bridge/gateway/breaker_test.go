@@ -65,7 +65,7 @@ func always(err error) func(int) error { return func(int) error { return err } }
 
 func state(g *gateway) Status { return g.Status()[0] }
 
-// What clients are told, and when the server is tried again.
+// Clients get the reason of the refusal and the time of the next attempt, and then the server is tried again.
 func TestBreakerRefusal(t *testing.T) {
 	f := newFaulty(always(failure(bridge.ErrLost)))
 	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}}, func(t *testing.T, g *gateway) {
@@ -150,8 +150,7 @@ func initializeAs(t testing.TB, g *gateway, id, principal string) (*sitting, str
 	return s, bridgetest.Text(m), err
 }
 
-// Who waits for a server that is left alone although it has connections is told
-// when one of these gives a sign of life.
+// Await reports a sign of life of any connection, although an open circuit keeps calls from the server.
 func TestBreakerAwait(t *testing.T) {
 	f := newFaulty(nil)
 	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: ShareAll, Breaker: breaker.Options{Failures: 2}}, Idle: -1}, func(t *testing.T, g *gateway) {

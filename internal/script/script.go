@@ -23,8 +23,7 @@ const Tool = "run_code"
 // Argument is the only argument of the program that runs a script.
 const Argument = "script-child"
 
-// These constants bound one script. The child, or the system on its behalf, enforces MaxMemory and MaxProcessor. The
-// prelude of the child repeats MaxCalls, so that further calls throw at once.
+// These constants bound one script. The child, or the system on its behalf, enforces MaxMemory and MaxProcessor.
 const (
 	MaxTime      = 60 * time.Second // with all calls
 	MaxCalls     = 200
@@ -222,20 +221,14 @@ func (r *run) start(program, code string) (Result, error) {
 	result, done := r.follow(out, code)
 	r.stop(nil) // what the script does not wait for is cancelled
 	r.wg.Wait()
-	err = c.Wait()
-	if !done {
-		return Result{Error: "the script was ended: " + why(err)}, nil
+	if err := c.Wait(); !done {
+		how := "without an answer"
+		if err != nil {
+			how = err.Error()
+		}
+		return Result{Error: fmt.Sprintf("the script was ended (%s): it may use at most %d MiB of memory and %v of processor time", how, MaxMemory>>20, MaxProcessor)}, nil
 	}
 	return result, nil
-}
-
-// why says why a child ended without a result.
-func why(err error) string {
-	text := fmt.Sprintf("it used more than %d MiB of memory or %v of processor time", MaxMemory>>20, MaxProcessor)
-	if exited, ok := errors.AsType[*exec.ExitError](err); ok {
-		text += " (" + exited.String() + ")"
-	}
-	return text
 }
 
 // follow talks with the child until the script has ended. done is false if the child ended before.

@@ -95,7 +95,7 @@ func (q *Queue) Waiting() []Question {
 	return all
 }
 
-// ErrDecided is the error of Decide for a call that does not wait any more.
+// ErrDecided is the error of Decide if no call of that id waits.
 var ErrDecided = errors.New("no call waits for approval under that id: it was decided, or has ended")
 
 // Decide lets the call go on with that outcome: Once, ForSession or Denied. operator is who decided.

@@ -224,7 +224,7 @@ func TestBreakerOff(t *testing.T) {
 	}
 }
 
-// What counts as a failure of calls, and of openings, and what does not.
+// Some errors of calls and of openings count as failures, and others do not.
 func TestBreakerCounts(t *testing.T) {
 	for _, tc := range []struct {
 		name            string

@@ -75,7 +75,7 @@ func (c *conn) request(t *testing.T, method string) *bridge.Request {
 	return &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`), From: c.from}
 }
 
-// What can be answered without a connection.
+// Holds reports which requests the cache answers without a connection.
 func TestCacheHolds(t *testing.T) {
 	down := &bridge.Error{Kind: bridge.ErrUnavailable, Public: "it is down"}
 	f := &fake{modern: true, answer: hinted(`"tools":[{"name":"t"}],"contents":[],"ttlMs":60000,"cacheScope":"private"`)}

@@ -38,7 +38,7 @@ func TestSlotsGivenBack(t *testing.T) {
 			call.Notify(bridgetest.Notification(t, era.Acknowledged, "{}"))
 		}, 1, 0},
 		{"a subscription", era.Listen, &bridgetest.Client{}, nil, 1, 0},
-		{"a subscription that is told something", era.Listen, &bridgetest.Client{}, func(t *testing.T, call, _ bridge.Client) {
+		{"a subscription with a notification", era.Listen, &bridgetest.Client{}, func(t *testing.T, call, _ bridge.Client) {
 			call.Notify(bridgetest.Notification(t, "notifications/x", "{}"))
 		}, 1, 0},
 		{"an acknowledged subscription", era.Listen, &bridgetest.Client{}, func(t *testing.T, call, _ bridge.Client) {

@@ -225,7 +225,7 @@ func cursorIn(t *testing.T, page string) string {
 	return next
 }
 
-// What a server says beside its calls goes to the one call that it may be about, and to the session otherwise.
+// A message of a server that names no call goes to the only call in flight. With none or several, it goes to the session.
 func TestMessagesBesideCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newActor(t, "one", era.Rev20251125, caps, nil)
@@ -287,7 +287,7 @@ func TestSubscribedAgain(t *testing.T) {
 	})
 }
 
-// When no server can be had, each client is told so. A server that offers no such list is not asked for it.
+// When all servers fail, each client gets the error. A server without a kind of list gets no request for it.
 func TestNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one := newActor(t, "one", era.Rev20251125, `{"tools":{}}`, map[string]string{"prompts/list": `{"prompts":[]}`, "tools/list": `{"tools":[{"name":"a0 z9"}],"_meta":{"k":1}}`})

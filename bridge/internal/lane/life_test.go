@@ -215,8 +215,8 @@ func TestForgets(t *testing.T) {
 	})
 }
 
-// What waits for a connection is bounded, and what does not fit is counted. The level of a lane without a connection can be
-// set, and not that of another one.
+// A lane bounds the notifications that wait for a connection, and counts those that it drops. SetLevel stores
+// a log level only while the lane has no connection.
 func TestWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		hold := make(chan struct{})
@@ -321,7 +321,8 @@ func (deaf) Call(ctx context.Context, _ *bridge.Request) (*jsonrpc.Message, erro
 	return nil, context.Cause(ctx)
 }
 
-// Who needs a connection without calls is told that it stays away, after five minutes and then with each attempt.
+// A user that needs an open connection without calls learns after five minutes that none can be opened, and then with each
+// attempt.
 func TestGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := make(chan time.Time, 100)

@@ -106,7 +106,7 @@ type runtime struct {
 	done    *script.Line // the outcome; nil while the script runs
 }
 
-// prelude defines what scripts have, and returns the functions begin and settle.
+// prelude is a function of the most calls. It defines what scripts have, and returns the functions begin and settle.
 //
 //go:embed prelude.js
 var prelude string
@@ -160,7 +160,7 @@ func (r *runtime) prepare() (begin, settle quickjs.Value, err error) {
 	if err != nil {
 		return begin, settle, err
 	}
-	made, err := r.vm.EvalValue(prelude, quickjs.EvalGlobal)
+	made, err := r.vm.EvalValue(fmt.Sprintf("(%s)(%d)", prelude, script.MaxCalls), quickjs.EvalGlobal)
 	if err != nil {
 		return begin, settle, err
 	}

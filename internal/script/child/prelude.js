@@ -1,13 +1,12 @@
 // What scripts have beside the language. The functions of the host are kept here, where scripts do not reach them, and
 // those of the language too, since scripts may replace them.
-(() => {
+(mostCalls) => {
   const { call, print, end } = globalThis;
   delete globalThis.call;
   delete globalThis.print;
   delete globalThis.end;
   const { parse, stringify } = JSON;
   const { Error, Promise, Proxy, String, TypeError } = globalThis;
-  const mostCalls = 200;
   let calls = 0;
   const waiting = { __proto__: null };
 
@@ -73,4 +72,4 @@
       else resolve(parse(value));
     },
   };
-})()
+}

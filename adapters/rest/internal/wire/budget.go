@@ -60,7 +60,7 @@ func (b *Budget) enter(ctx context.Context) (leave func(), err error) {
 	case b.slots <- struct{}{}:
 		return func() { <-b.slots }, nil
 	case <-ctx.Done():
-		return nil, &Fault{Text: fmt.Sprintf("was not sent: %d calls to this API are under way, which is as many as are allowed", cap(b.slots))}
+		return nil, &Fault{Text: fmt.Sprintf("was not sent: %d calls to this API are in flight, the most that limits: concurrent allows", cap(b.slots))}
 	}
 }
 

@@ -228,10 +228,10 @@ func TestConcurrent(t *testing.T) {
 		n := len(f.at)
 		f.mu.Unlock()
 		if n != 2 {
-			t.Errorf("%d requests are under way, want 2", n)
+			t.Errorf("%d requests are in flight, want 2", n)
 		}
 		time.Sleep(6 * time.Second)
-		if first := <-got; !contains(first, "2 calls to this API are under way") {
+		if first := <-got; !contains(first, "2 calls to this API are in flight") {
 			t.Errorf("the third: %s", first)
 		}
 		close(release)

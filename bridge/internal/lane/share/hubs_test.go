@@ -231,7 +231,7 @@ func TestHubsBound(t *testing.T) {
 		}
 		_ = all[3].Close(t.Context())
 		if _, err := join("p", MaxHubs); err != nil {
-			t.Errorf("when one is not used any more: %v", err)
+			t.Errorf("after one connection became unused: %v", err)
 		}
 	})
 }
