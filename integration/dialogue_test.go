@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
@@ -22,10 +23,19 @@ import (
 
 // TestDialogues plays all dialogues through a whole bridge, over each pair of transports that the revisions have, in
 // memory: clients at a pipe or a listener, servers at a listener. The option not=TRANSPORT of a dialogue excludes a
-// transport to the server, whose streams show which call a message is about.
+// transport to the server, whose streams show which call a message is about. Without pauses, the servers are child
+// processes, too: not=child excludes a dialogue whose lines do not say what must have happened before them.
 func TestDialogues(t *testing.T) {
 	t.Parallel()
 	for _, subject := range dialogue.Folders(t) {
+		t.Run(subject+"/stdio/child", func(t *testing.T) {
+			dialogue.PlayLive(t, subject, func(t *testing.T, d *dialogue.Dialogue) dialogue.Bridge {
+				if d.Pauses() {
+					return nil
+				}
+				return newDialogueBridge(t, d, "stdio", "child")
+			})
+		})
 		for _, downstream := range transports {
 			for _, upstream := range transports {
 				t.Run(subject+"/"+downstream+"/"+upstream, func(t *testing.T) {
@@ -46,11 +56,12 @@ type dialogueBridge struct {
 	server    string // that clients use; empty means all
 	site      *wiretest.Site
 	close     []func()
+	after     []func() // the gateway's end
 }
 
 // newDialogueBridge returns nil if the revisions do not have the transports.
 func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream string) dialogue.Bridge {
-	if d.Options["not"] == upstream {
+	if slices.Contains(strings.Split(d.Options["not"], ","), upstream) {
 		return nil
 	}
 	for _, revision := range d.ClientRevisions() {
@@ -61,7 +72,7 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 	b := &dialogueBridge{t: t, transport: downstream}
 	o := gateway.Options{Log: slog.New(slog.DiscardHandler)}
 	for _, s := range d.Servers {
-		if !slices.Contains(transportsOf(s.Revision()), upstream) {
+		if upstream != "child" && !slices.Contains(transportsOf(s.Revision()), upstream) {
 			return nil
 		}
 		settings := gateway.ServerSettings{
@@ -74,7 +85,7 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 		settings.Cache.Off = d.Options["cache"] == "off"
 		o.Servers = append(o.Servers, gateway.ServerOptions{
 			Name:           s.Name,
-			Adapter:        dialogueAdapter(t, s, upstream),
+			Adapter:        b.adapter(s, upstream),
 			Idle:           d.Duration("idle"),
 			EndWithServer:  d.Options["restart"] == "no",
 			ServerSettings: settings,
@@ -110,10 +121,14 @@ func asPrincipal(r *http.Request) *http.Request {
 	return r.WithContext(auth.WithPrincipal(r.Context(), r.Header.Get("Principal")))
 }
 
-// dialogueAdapter reaches a server of a dialogue. A pipe to it is that of a child process, without the process.
-func dialogueAdapter(t *testing.T, s *dialogue.Server, transport string) bridge.Adapter {
-	if transport == "stdio" {
+// adapter reaches a server of a dialogue. A pipe to it is that of a child process, without the process.
+func (b *dialogueBridge) adapter(s *dialogue.Server, transport string) bridge.Adapter {
+	t := b.t
+	switch transport {
+	case "stdio":
 		return s
+	case "child":
+		return b.child(t, s)
 	}
 	site := wiretest.NewSite(t, newDialogueServer(s, transport))
 	c := remote.Config{
@@ -153,6 +168,9 @@ func (b *dialogueBridge) Close() {
 		f()
 	}
 	b.g.Close(context.Background())
+	for _, f := range b.after {
+		f()
+	}
 }
 
 // pipe serves a client at a pipe.

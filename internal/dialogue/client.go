@@ -19,6 +19,7 @@ type Client struct {
 	Caller *bridge.Caller
 
 	wire Wire
+	news news
 
 	mu        sync.Mutex // guards the rest
 	heard     []string
@@ -51,6 +52,7 @@ func (c *Client) begin() {
 func (c *Client) Hear(line string) {
 	m := gjson.Parse(line)
 	id, method := m.Get("id"), m.Get("method").Str
+	defer c.news.tell()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

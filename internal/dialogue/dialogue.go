@@ -90,8 +90,22 @@ type Dialogue struct {
 	archive *txtar.Archive
 	bridge  Bridge
 	loose   bool // the order of messages on several streams does not count
+	news    news // nil in a bubble
 	names   []string
 }
+
+// news has a value after a party got something or can write something new. Nobody waits for a nil one.
+type news chan struct{}
+
+func (n news) tell() {
+	select {
+	case n <- struct{}{}:
+	default:
+	}
+}
+
+// patience is how long a dialogue outside a bubble waits for a message that does not come.
+const patience = time.Minute
 
 // Folders returns the subjects.
 func Folders(t *testing.T) (all []string) {
@@ -114,16 +128,29 @@ func testdata() string {
 // Play plays all dialogues of a subject, each in a bubble. between makes what stands between the parties, or returns nil
 // if it cannot play the dialogue.
 func Play(t *testing.T, subject string, between func(t *testing.T, d *Dialogue) Bridge) {
-	play(t, subject, false, between)
+	play(t, subject, func(d *Dialogue) { d.bubble(between) })
 }
 
 // PlayLoose is Play for transports with several streams to a client: the order of messages within a section does not
 // count.
 func PlayLoose(t *testing.T, subject string, between func(t *testing.T, d *Dialogue) Bridge) {
-	play(t, subject, true, between)
+	play(t, subject, func(d *Dialogue) {
+		d.loose = true
+		d.bubble(between)
+	})
 }
 
-func play(t *testing.T, subject string, loose bool, between func(t *testing.T, d *Dialogue) Bridge) {
+// PlayLive is PlayLoose outside a bubble, for processes: a party waits until it can write its line, such as an answer,
+// and a section waits until the party has got its lines. What a party does not get shows only at the end.
+func PlayLive(t *testing.T, subject string, between func(t *testing.T, d *Dialogue) Bridge) {
+	play(t, subject, func(d *Dialogue) {
+		d.loose = true
+		d.news = make(news, 1)
+		d.play(between)
+	})
+}
+
+func play(t *testing.T, subject string, run func(d *Dialogue)) {
 	files, err := filepath.Glob(filepath.Join(testdata(), subject, "*.txtar"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no dialogues about %s: %v", subject, err)
@@ -134,19 +161,39 @@ func play(t *testing.T, subject string, loose bool, between func(t *testing.T, d
 			Name:    strings.TrimSuffix(filepath.Base(file), ".txtar"),
 			Options: map[string]string{},
 			file:    file,
-			loose:   loose,
 		}
 		t.Run(d.Name, func(t *testing.T) {
 			d.t = t
 			if d.archive, err = txtar.ParseFile(file); err != nil {
 				t.Fatal(err)
 			}
-			synctest.Test(t, func(t *testing.T) {
-				d.t = t
-				d.play(between)
-			})
+			run(d)
 		})
 	}
+}
+
+func (d *Dialogue) bubble(between func(t *testing.T, d *Dialogue) Bridge) {
+	synctest.Test(d.t, func(t *testing.T) {
+		d.t = t
+		d.play(between)
+	})
+}
+
+// until waits until done reports true, and reports whether done did. In a bubble, done is asked once, after all that
+// can happen.
+func (d *Dialogue) until(done func() bool) bool {
+	if d.news == nil {
+		synctest.Wait()
+		return done()
+	}
+	for late := time.After(patience); !done(); {
+		select {
+		case <-d.news:
+		case <-late:
+			return false
+		}
+	}
+	return true
 }
 
 func (d *Dialogue) play(between func(t *testing.T, d *Dialogue) Bridge) {
@@ -156,8 +203,8 @@ func (d *Dialogue) play(between func(t *testing.T, d *Dialogue) Bridge) {
 	}
 	for i := range rest {
 		d.step(&rest[i])
-		synctest.Wait()
 	}
+	d.until(func() bool { return true })
 	for _, c := range d.Clients {
 		d.leftOver(c.Name, d.take(c.Name))
 	}
@@ -165,7 +212,6 @@ func (d *Dialogue) play(between func(t *testing.T, d *Dialogue) Bridge) {
 		d.leftOver(s.Name, d.take(s.Name))
 	}
 	d.bridge.Close()
-	synctest.Wait()
 	if *update && !d.loose {
 		if err := os.WriteFile(d.file, txtar.Format(d.archive), 0o644); err != nil {
 			d.t.Error(err)
@@ -185,7 +231,7 @@ func (d *Dialogue) declare() []txtar.File {
 				d.Options[name] = value
 			}
 		case words[0] == "server" && len(words) == 3:
-			s := &Server{Name: words[1], Streams: d.Options["streams"] != "", shows: d.Options["show"]}
+			s := &Server{Name: words[1], Streams: d.Options["streams"] != "", shows: d.Options["show"], news: d.news}
 			s.become(words[2], orObject(body))
 			d.Servers = append(d.Servers, s)
 		default:
@@ -193,6 +239,11 @@ func (d *Dialogue) declare() []txtar.File {
 		}
 	}
 	return nil
+}
+
+// Pauses reports whether time passes in the dialogue.
+func (d *Dialogue) Pauses() bool {
+	return slices.ContainsFunc(d.archive.Files, func(f txtar.File) bool { return strings.HasPrefix(f.Name, "after ") })
 }
 
 // ClientRevisions returns the revisions of the clients.
@@ -230,6 +281,7 @@ func (d *Dialogue) step(f *txtar.File) {
 	switch {
 	case words[0] == "client" && len(words) >= 3:
 		c := newClient(append(words, "")[1:4], orObject(body))
+		c.news = d.news
 		d.Clients = append(d.Clients, c)
 		c.wire = d.bridge.Connect(c)
 		c.begin()
@@ -242,11 +294,15 @@ func (d *Dialogue) step(f *txtar.File) {
 		}
 		time.Sleep(pause)
 	case len(words) == 2 && words[1] == "got":
-		d.compare(f, strings.Join(d.take(words[0]), "\n"))
+		var lines []string
+		d.until(func() bool {
+			lines = append(lines, d.take(words[0])...)
+			return d.holds(f, strings.Join(lines, "\n"))
+		})
+		d.compare(f, strings.Join(lines, "\n"))
 	case len(words) == 1:
 		for line := range strings.Lines(body) {
 			d.write(words[0], d.real(strings.TrimSpace(line)))
-			synctest.Wait()
 		}
 	default:
 		d.t.Fatalf("section %q: what is that?", f.Name)
@@ -254,22 +310,26 @@ func (d *Dialogue) step(f *txtar.File) {
 }
 
 func (d *Dialogue) write(name, line string) {
-	if c := d.client(name); c != nil {
-		if err := c.write(line); err != nil {
-			d.t.Errorf("%s writes %s: %v", name, line, err)
-		}
-	} else if s := d.server(name); s != nil {
-		if err := s.write(line); err != nil {
-			d.t.Errorf("%s writes %s: %v", name, line, err)
-		}
-	} else {
-		d.t.Fatalf("nobody is called %q", name)
+	write := d.writer(name)
+	var err error
+	if !d.until(func() bool { err = write(line); return err == nil }) {
+		d.t.Errorf("%s writes %s: %v", name, line, err)
 	}
+}
+
+// writer returns what writes a line of a party.
+func (d *Dialogue) writer(name string) func(line string) error {
+	if c := d.client(name); c != nil {
+		return c.write
+	} else if s := d.server(name); s != nil {
+		return s.write
+	}
+	d.t.Fatalf("nobody is called %q", name)
+	return nil
 }
 
 // take returns what the party got since the last take.
 func (d *Dialogue) take(name string) (lines []string) {
-	synctest.Wait()
 	if c := d.client(name); c != nil {
 		lines = c.take()
 	} else if s := d.server(name); s != nil {
@@ -335,17 +395,22 @@ func (d *Dialogue) real(line string) string { return strings.NewReplacer(d.names
 
 func (d *Dialogue) compare(f *txtar.File, got string) {
 	d.t.Helper()
-	want := strings.TrimSpace(string(f.Data))
 	switch {
-	case matches(sorted(got), sorted(want)), d.loose && matchesLoosely(got, want):
+	case d.holds(f, got):
 	case *update && !d.loose:
 		f.Data = []byte(got + "\n")
 		if got == "" {
 			f.Data = nil
 		}
 	default:
-		d.t.Errorf("%s:\ngot\n%s\nwant\n%s", f.Name, got, want)
+		d.t.Errorf("%s:\ngot\n%s\nwant\n%s", f.Name, got, f.Data)
 	}
+}
+
+// holds reports whether a party got what the section says.
+func (d *Dialogue) holds(f *txtar.File, got string) bool {
+	want := strings.TrimSpace(string(f.Data))
+	return matches(sorted(got), sorted(want)) || d.loose && matchesLoosely(got, want)
 }
 
 func (d *Dialogue) leftOver(name string, lines []string) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -17,6 +18,8 @@ type Server struct {
 	Name string
 	// Streams means that each call has a stream of its own in memory, too.
 	Streams bool
+
+	news news
 
 	mu     sync.Mutex // guards the rest
 	offer  offer
@@ -68,6 +71,7 @@ type Conn struct {
 // about is empty. end ends the connection.
 func (s *Server) Connect(say func(line, about string), end func()) *Conn {
 	c := &Conn{s: s, say: say, end: end}
+	defer s.news.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.conns = append(s.conns, c)
@@ -120,6 +124,7 @@ func (c *Conn) Take(line string) {
 }
 
 func (s *Server) receive(c *Conn, m gjson.Result, id, method string) {
+	defer s.news.tell()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if method == "" {
@@ -152,6 +157,7 @@ func (s *Server) receive(c *Conn, m gjson.Result, id, method string) {
 
 // Cancelled tells the server that a request, named by its raw id, is cancelled.
 func (c *Conn) Cancelled(id string) {
+	defer c.s.news.tell()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	i := slices.IndexFunc(c.s.open, func(r request) bool { return r.on == c && r.id == id })
@@ -167,6 +173,7 @@ func (c *Conn) Cancelled(id string) {
 
 // Closed tells the server that the bridge has closed the connection.
 func (c *Conn) Closed() {
+	defer c.s.news.tell()
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
 	if slices.Contains(c.s.conns, c) && c.s.shown("life") {
@@ -196,26 +203,26 @@ var named = regexp.MustCompile(`\{t(\d+)\}|\{id ([^}]+)\}`)
 
 func (s *Server) write(line string) error {
 	s.mu.Lock()
-	about := ""
+	about, missing := "", ""
 	line = named.ReplaceAllStringFunc(line, func(name string) string {
 		m := named.FindStringSubmatch(name)
 		if m[2] == "" {
-			var n int
-			fmt.Sscan(m[1], &n)
-			return s.tokens[n-1]
+			if n, _ := strconv.Atoi(m[1]); n <= len(s.tokens) {
+				return s.tokens[n-1]
+			}
+		} else if i := find(s.open, m[2]); i >= 0 {
+			about = s.open[i].id
+			return about
 		}
-		i := find(s.open, m[2])
-		if i < 0 {
-			return name
-		}
-		about = s.open[i].id
-		return about
+		missing = name
+		return name
 	})
+	if missing != "" {
+		s.mu.Unlock()
+		return fmt.Errorf("no open request has %s", missing)
+	}
 	say, text, about, err := s.says(line, about)
 	s.mu.Unlock()
-	if err == nil && strings.Contains(line, "{id ") {
-		return fmt.Errorf("no such request is open")
-	}
 	if err == nil {
 		say(text, about)
 	}
