@@ -81,6 +81,9 @@ func newDialogueBridge(t *testing.T, d *dialogue.Dialogue, downstream, upstream 
 			StartsPerMinute: d.Number("starts"),
 			RestartMaxPause: d.Duration("max_pause"),
 		}
+		if len(d.Servers) > 1 {
+			settings.Prefix = s.Name + "__"
+		}
 		settings.Breaker.Off = true
 		settings.Cache.Off = d.Options["cache"] == "off"
 		o.Servers = append(o.Servers, gateway.ServerOptions{
