@@ -2,7 +2,8 @@
 // what each party gets. The package that translates plays its dialogues in memory, and package integration plays the
 // same files over each pair of transports.
 //
-// A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
+// A folder is a subject. What is special to a revision is in a folder of that revision below: adding a revision is adding
+// folders. A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
 //
 //	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows what
 //	                                     connects to servers, show=life what closes, too, and show=pings pings, which are not
@@ -152,19 +153,23 @@ func PlayLive(t *testing.T, subject string, between func(t *testing.T, d *Dialog
 }
 
 func play(t *testing.T, subject string, run func(d *Dialogue)) {
-	files, err := filepath.Glob(filepath.Join(testdata(), subject, "*.txtar"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no dialogues about %s: %v", subject, err)
+	folder := filepath.Join(testdata(), subject)
+	files, _ := filepath.Glob(filepath.Join(folder, "*.txtar"))
+	ofRevisions, _ := filepath.Glob(filepath.Join(folder, "*", "*.txtar"))
+	files = append(files, ofRevisions...)
+	if len(files) == 0 {
+		t.Fatalf("no dialogues about %s", subject)
 	}
 	for _, file := range files {
 		d := &Dialogue{
 			Subject: subject,
-			Name:    strings.TrimSuffix(filepath.Base(file), ".txtar"),
+			Name:    filepath.ToSlash(strings.TrimSuffix(strings.TrimPrefix(file, folder+string(filepath.Separator)), ".txtar")),
 			Options: map[string]string{},
 			file:    file,
 		}
 		t.Run(d.Name, func(t *testing.T) {
 			d.t = t
+			var err error
 			if d.archive, err = txtar.ParseFile(file); err != nil {
 				t.Fatal(err)
 			}
