@@ -9,41 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
-
-func TestProgress(t *testing.T) {
-	eachRevision(t, func(t *testing.T, revision string) {
-		synctest.Test(t, func(t *testing.T) {
-			got := make(chan *mcp.ProgressNotificationParams, 10)
-			cs := connect(t, testSettings(), revision, &mcp.ClientOptions{
-				ProgressNotificationHandler: func(_ context.Context, req *mcp.ProgressNotificationClientRequest) { got <- req.Params },
-			})
-			params := &mcp.CallToolParams{Name: "long-running-operation", Arguments: args{"duration": 60, "steps": 4}}
-			params.SetProgressToken("token")
-			began := time.Now()
-			if _, err := cs.CallTool(t.Context(), params); err != nil {
-				t.Fatal(err)
-			}
-			if took := time.Since(began); took != time.Minute {
-				t.Errorf("took %v, want a minute", took)
-			}
-			synctest.Wait()
-			for n := 1; n <= 4; n++ {
-				p := <-got
-				if p.ProgressToken != "token" || p.Progress != float64(n) || p.Total != 4 {
-					t.Errorf("progress %d is %+v", n, p)
-				}
-			}
-
-			succeed(t, cs, "long-running-operation", args{"duration": 1})
-			synctest.Wait()
-			if len(got) > 0 {
-				t.Errorf("%d progress notifications without a token", len(got))
-			}
-		})
-	})
-}
 
 func TestCancellation(t *testing.T) {
 	eachRevision(t, func(t *testing.T, revision string) {
@@ -148,5 +116,66 @@ func TestLogDuringCall(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// send writes a raw message.
+func send(t *testing.T, conn mcp.Connection, raw string) {
+	t.Helper()
+	m, err := jsonrpc.DecodeMessage([]byte(raw))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Write(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func setLevel(t *testing.T, cs *mcp.ClientSession, level mcp.LoggingLevel) {
+	t.Helper()
+	if err := cs.SetLoggingLevel(t.Context(), &mcp.SetLoggingLevelParams{Level: level}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// pass lets time pass, and due events happen. Inside a bubble it takes no time.
+func pass(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+// drain returns the messages that have arrived.
+func drain[T any](ch chan T) []T {
+	var all []T
+	for {
+		select {
+		case v := <-ch:
+			all = append(all, v)
+		default:
+			return all
+		}
+	}
+}
+
+func TestSubscriptionsAreForgotten(t *testing.T) {
+	i := newInstance(testSettings())
+	defer i.close()
+	one, two := &mcp.ServerSession{}, &mcp.ServerSession{}
+	const uri = "demo://resource/dynamic/text/1"
+	for _, ss := range []*mcp.ServerSession{one, one, two} {
+		if err := i.subscribe(t.Context(), &mcp.SubscribeRequest{Session: ss, Params: &mcp.SubscribeParams{URI: uri}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, tt := range []struct {
+		leaves *mcp.ServerSession
+		want   int
+	}{{one, 1}, {two, 0}} {
+		if err := i.unsubscribe(t.Context(), &mcp.UnsubscribeRequest{Session: tt.leaves, Params: &mcp.UnsubscribeParams{URI: uri}}); err != nil {
+			t.Fatal(err)
+		}
+		if got := i.subscribedURIs(); len(got) != tt.want {
+			t.Errorf("subscribed are %v, want %d", got, tt.want)
+		}
 	}
 }
