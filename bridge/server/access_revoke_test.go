@@ -100,6 +100,9 @@ func TestAccessTakenAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		wiretest.Advance(2 * time.Second)
+		if a := r.Do("POST", "/one/mcp", call("9", "echo"), append(as(fresh), "Mcp-Session-Id", alice.session)...).Wait(); a.Status() != 401 {
+			t.Errorf("the key that was taken away: %d %s", a.Status(), a.Body())
+		}
 		if a, b := alice.open(), bob.open(); a != 0 || b != all {
 			t.Errorf("without a key, %d and %d are open, want 0 and %d", a, b, all)
 		}
