@@ -53,11 +53,12 @@ func (r *rig) file(text string) {
 
 const closeBy, bridgeAt = "127.0.0.1:5000", "127.0.0.1:8808"
 
-// ask makes a request of the API, or of another path.
+// ask makes a request of a program on the same machine, with a body of JSON unless header has another Content-Type.
 func (r *rig) ask(method, path, body string, header ...string) *httptest.ResponseRecorder {
 	r.t.Helper()
 	q := from(closeBy, bridgeAt, method, path, header...)
-	q.Header["Content-Type"] = []string{"application/json"}
+	types := q.Header["Content-Type"]
+	q.Header["Content-Type"] = types[len(types)-1:]
 	q.Body, q.ContentLength = readCloser{strings.NewReader(body)}, int64(len(body))
 	w := httptest.NewRecorder()
 	r.s.http.Handler.ServeHTTP(w, q)

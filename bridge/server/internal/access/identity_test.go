@@ -2,6 +2,7 @@ package access
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"log/slog"
@@ -100,6 +101,13 @@ func TestMetadata(t *testing.T) {
 		{"https://mcp.example.com", "/a/b", "", "https://mcp.example.com/a/b", "mcp-bridge"},
 	} {
 		a := ruled(t, func(c *config.Config) { c.PublicURL, c.BasePath = tc.public, tc.base })
+		root := cmp.Or(tc.public, here) + tc.base
+		if _, ok := (fronted{a: a, root: root}).Resource(root + tc.endpoint); ok != (tc.resource != "") {
+			t.Errorf("a front knows %s below %q: %t", tc.endpoint, tc.base, ok)
+		}
+		if _, ok := (fronted{a: a, root: root}).Resource("https://other.example.com" + tc.endpoint); ok {
+			t.Errorf("a front knows %s of another site", tc.endpoint)
+		}
 		w := httptest.NewRecorder()
 		// What proxies say of names is not believed.
 		a.Describe(w, from(peer, loopback, "GET", "/", "X-Forwarded-Host", "evil.example.com"), Target{Base: tc.base, Endpoint: tc.endpoint})
