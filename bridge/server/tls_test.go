@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -61,55 +60,27 @@ func certified(t *testing.T, files config.TLS, serial int64) *x509.CertPool {
 
 // safe is a Server that serves HTTPS on a real address.
 type safe struct {
-	*server
-	addr  string
+	*served
 	files config.TLS
 	trust *x509.CertPool
-	ended chan error
-	stop  context.CancelFunc
 	left  atomic.Int32 // connections that have left the HTTP server
 }
 
-func newSafe(t *testing.T, log *slog.Logger, adapter backendMaker) *safe {
+func newSafe(t *testing.T, log *slog.Logger, f *wiretest.Server) *safe {
 	t.Helper()
-	dir := t.TempDir()
-	c := config.Default()
+	dir, c := t.TempDir(), config.Default()
 	c.Listen, c.Drain = "127.0.0.1:0", 0
 	c.TLS = config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
-	c.Servers = []config.Server{config.DefaultServer("one", "")}
 	private(&c)
-	s := &safe{files: c.TLS, trust: certified(t, c.TLS, 1), ended: make(chan error, 1)}
-	s.server = build(&c, log, adapter)
-	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
+	s := &safe{files: c.TLS, trust: certified(t, c.TLS, 1)}
+	made := onStdio(&c, log, f)
+	made.http.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateHijacked {
 			s.left.Add(1)
 		}
 	}
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	go func() { s.ended <- s.Serve(ctx, l) }()
+	s.served = serveOn(t, made)
 	return s
-}
-
-// end stops it, and waits.
-func (s *safe) end(t *testing.T) {
-	t.Helper()
-	s.stop()
-	if err := <-s.ended; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-}
-
-// client returns one that speaks HTTP/2 if it is offered, or HTTP/1.1 only.
-func (s *safe) client(t *testing.T, h2 bool) *http.Client {
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.trust}, ForceAttemptHTTP2: h2}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr}
 }
 
 // Both versions of HTTP, each with all that streams: answers, the stream of a
@@ -125,22 +96,20 @@ func TestTLS(t *testing.T) {
 				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
 			}
 			f := &wiretest.Server{}
-			s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-				return backend{Adapter: f, transport: func() string { return "stdio" }}
-			})
-			client := s.client(t, h2)
+			s := newSafe(t, slog.New(slog.DiscardHandler), f)
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.trust}, ForceAttemptHTTP2: h2}
+			defer tr.CloseIdleConnections()
 			do := func(method, path, body string, header ...string) *http.Response {
 				t.Helper()
-				r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.addr+path, strings.NewReader(body))
+				r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.l.Addr().String()+path, strings.NewReader(body))
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Accept", "application/json, text/event-stream")
+				header = append(header, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
 				for i := 0; i < len(header); i += 2 {
 					r.Header.Set(header[i], header[i+1])
 				}
-				a, err := client.Do(r)
+				a, err := tr.RoundTrip(r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -203,7 +172,7 @@ func TestTLS(t *testing.T) {
 			if n := s.left.Load(); n != map[bool]int32{false: 2}[h2] { // on HTTP/2 none can
 				t.Errorf("%d connections have left the HTTP server", n)
 			}
-			s.end(t)
+			s.end()
 			wait(changes, `"result"`) // the end of a subscription is said (R-145)
 			for changes.Scan() {
 			}
@@ -219,13 +188,11 @@ func TestTLS(t *testing.T) {
 // A changed certificate is shown to who connects then, a bad pair to nobody.
 func TestTLSReload(t *testing.T) {
 	var out bytes.Buffer
-	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
+	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), &wiretest.Server{})
 	shown := func() int64 {
 		t.Helper()
 		s.cert.next.Store(0) // it is time to look
-		c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
+		c, err := tls.Dial("tcp", s.l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,11 +267,11 @@ func TestTLSReload(t *testing.T) {
 	if st := told("1"); st.LastError != "" {
 		t.Errorf("mended: %+v", st)
 	}
-	if c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+	if c, err := tls.Dial("tcp", s.l.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
 		c.Close()
 		t.Error("TLS 1.1 is spoken")
 	}
-	s.end(t)
+	s.end()
 	if n := strings.Count(out.String(), "the new certificate cannot be used"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
 		t.Errorf("the log says %d times why: %s", n, &out)
 	}
@@ -312,32 +279,24 @@ func TestTLSReload(t *testing.T) {
 
 // A bad pair at the start is an error that names the file.
 func TestTLSBad(t *testing.T) {
-	s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
-	s.end(t)
-	if err := os.WriteFile(s.files.CertFile, []byte("junk"), 0o600); err != nil {
+	dir, c := t.TempDir(), config.Default()
+	c.Listen, c.TLS = "127.0.0.1:0", config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	certified(t, c.TLS, 1)
+	if err := os.WriteFile(c.TLS.CertFile, []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := config.Default()
-	c.Listen, c.TLS = "127.0.0.1:0", s.files
-	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	again := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
-	if _, err := again.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+s.files.CertFile+": ") {
+	s := onStdio(&c, slog.New(slog.DiscardHandler), &wiretest.Server{})
+	if _, err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+c.TLS.CertFile+": ") {
 		t.Errorf("Listen: %v", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "cert_file") {
+	if err := s.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "cert_file") {
 		t.Errorf("Serve: %v", err)
 	}
-	if _, err := l.Accept(); err == nil {
-		t.Error("the listener is open")
-	}
+	closed(t, l)
 }
 
 // A program that a vulnerable Go has built does not speak HTTP/2, and says so.
