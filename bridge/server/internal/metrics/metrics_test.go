@@ -226,3 +226,42 @@ func TestMetricsSet(t *testing.T) {
 		}
 	}
 }
+
+// The metrics as values: those with a prefix, of the servers that somebody may see, each with what its kind has.
+func TestValues(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one", "two"})
+	take := taking(t, m)
+	take("one", bridge.Answered, time.Millisecond)
+	take("two", bridge.Answered, time.Second)
+	read := func(prefix string, of func(string) bool) map[string]Family {
+		all, err := m.Values(prefix, of, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]Family{}
+		for _, f := range all {
+			by[f.Name] = f
+		}
+		return by
+	}
+	all := read("", nil)
+	calls, took, pauses := all["mcp_bridge_calls_total"], all["mcp_bridge_call_duration_seconds"], all["go_gc_duration_seconds"]
+	if calls.Kind != "counter" || calls.Help == "" || took.Kind != "histogram" || pauses.Kind != "summary" || pauses.Values[0].Count == nil || len(pauses.Values[0].Quantiles) == 0 {
+		t.Fatalf("%+v %+v %+v", calls, took, pauses)
+	}
+	for _, v := range calls.Values {
+		if v.Labels["method"] != "tools/call" || v.Labels["outcome"] != "ok" || *v.Value != 1 || v.Count != nil {
+			t.Errorf("a counter: %+v", v)
+		}
+	}
+	for _, v := range took.Values {
+		if v.Value != nil || *v.Count != 1 || *v.Sum <= 0 || len(v.Buckets) < 10 || v.Buckets[len(v.Buckets)-1].Count > *v.Count {
+			t.Errorf("a histogram: %+v", v)
+		}
+	}
+	some := read("mcp_bridge_call_", func(server string) bool { return server == "two" })
+	if len(some) != 1 || len(some[took.Name].Values) != 1 || some[took.Name].Values[0].Labels["server"] != "two" {
+		t.Errorf("those of one server that begin so: %+v", some)
+	}
+}
