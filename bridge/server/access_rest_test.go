@@ -1,7 +1,6 @@
 package server
 
 import (
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,15 +32,11 @@ func pets(t *testing.T, change func(*config.Config)) (r *rig, made func() string
 	if err := os.WriteFile(path, []byte(petsAPI), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := config.Default()
-	c.Servers = []config.Server{config.DefaultServer("pets", "")}
-	c.Servers[0].Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
-	change(&c)
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	r = &rig{t: t, s: build(&c, slog.New(slog.DiscardHandler), (*server).reach)}
-	t.Cleanup(func() { r.s.Close(t.Context()) })
+	r = reached(t, func(c *config.Config) {
+		c.Servers = []config.Server{config.DefaultServer("pets", "")}
+		c.Servers[0].Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
+		change(c)
+	})
 	return r, func() string {
 		select {
 		case method := <-got:
@@ -58,9 +53,7 @@ func pets(t *testing.T, change func(*config.Config)) (r *rig, made func() string
 func TestAccessSearch(t *testing.T) {
 	for _, share := range []gateway.Share{config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll} {
 		r, made := pets(t, func(c *config.Config) {
-			rest := c.Servers[0].Rest
-			c.Servers[0] = config.DefaultServer("pets", share)
-			c.Servers[0].Rest = rest
+			c.Servers[0].Share = share
 			c.Access = []config.Access{
 				{Name: "alice", Token: aliceKey},
 				{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"list*"}}},

@@ -199,15 +199,41 @@ const (
 	claimToken = "X-Bridge-Claim-Token"
 )
 
+// reached is a bridge that reaches its servers as those of a file are reached.
+func reached(t *testing.T, change func(*config.Config)) *rig {
+	t.Helper()
+	c := config.Default()
+	change(&c)
+	if err := c.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t, s: build(&c, slog.New(slog.DiscardHandler), (*server).reach)}
+	r.Site = wiretest.NewSiteFrom(t, r.s.http)
+	t.Cleanup(func() { r.s.Close(context.Background()) })
+	return r
+}
+
+// issued is a bridge that reaches the server one, and an issuer of tokens for its users.
+func issued(t *testing.T, share gateway.Share, change func(*config.Server)) (*rig, *authtest.Issuer) {
+	t.Helper()
+	i := authtest.New(t, "https://idp.example.com")
+	return reached(t, func(c *config.Config) {
+		c.Servers = []config.Server{config.DefaultServer("one", share)}
+		change(&c.Servers[0])
+		users(i)(c)
+		c.PublicURL = here
+	}), i
+}
+
 // A server is told who calls by the token of that very call, and by nothing that a client
 // writes; nothing is told without a token (I-057, N-55).
 func TestIdentity(t *testing.T) {
-	for _, share := range []string{config.ShareSession, config.SharePrincipal, config.ShareCall} {
-		t.Run(share, func(t *testing.T) { identityBy(t, share) })
+	for _, share := range []gateway.Share{config.ShareSession, config.SharePrincipal, config.ShareCall} {
+		t.Run(string(share), func(t *testing.T) { identityBy(t, share) })
 	}
 }
 
-func identityBy(t *testing.T, share string) {
+func identityBy(t *testing.T, share gateway.Share) {
 	var mu sync.Mutex
 	var seen []http.Header
 	inner := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server {
@@ -225,24 +251,15 @@ func identityBy(t *testing.T, share string) {
 		}
 		inner.ServeHTTP(w, r)
 	}))
-	defer upstream.Close()
-	i := authtest.New(t, "https://idp.example.com")
-	c := config.Default()
-	c.Servers = []config.Server{config.DefaultServer("one", gateway.Share(share))}
-	c.Servers[0].HTTP = &config.Remote{URL: upstream.URL, Transport: "streamable"}
-	c.Servers[0].Era = config.EraLegacy
-	c.Servers[0].Identity = map[string]string{"x-user": "sub", "X-Email": "email", "X-Roles": "realm_access.roles"}
-	for _, name := range []string{claimSub, claimToken} { // between instances they mean something: here they are a client's
-		c.Servers[0].Forward = append(c.Servers[0].Forward, bridge.Forward{From: name, To: name})
-	}
-	users(i)(&c)
-	c.PublicURL = here
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	site := wiretest.NewSiteFrom(t, s.http)
-	defer s.Close(context.Background())
+	t.Cleanup(upstream.Close)
+	r, i := issued(t, share, func(s *config.Server) {
+		s.HTTP = &config.Remote{URL: upstream.URL, Transport: "streamable"}
+		s.Era = config.EraLegacy
+		s.Identity = map[string]string{"x-user": "sub", "X-Email": "email", "X-Roles": "realm_access.roles"}
+		for _, name := range []string{claimSub, claimToken} { // between instances they mean something: here they are a client's
+			s.Forward = append(s.Forward, bridge.Forward{From: name, To: name})
+		}
+	})
 	token := func(sub string, claims authtest.Claims) []string {
 		return as(i.Token(here, authtest.Claims{"sub": sub, "groups": "eng"}, claims))
 	}
@@ -261,10 +278,9 @@ func identityBy(t *testing.T, share string) {
 		seen = nil
 		mu.Unlock()
 		who := append(tc.who[:2:2], forged...)
-		r := site.Do("POST", "/one/mcp", initialize, who...).Wait()
-		id := r.Header("Mcp-Session-Id")
+		id := r.Do("POST", "/one/mcp", initialize, who...).Wait().Header("Mcp-Session-Id")
 		for n := range 2 {
-			if r := site.Do("POST", "/one/mcp", call(fmt.Sprint(n), "echo"), append(who, "Mcp-Session-Id", id)...).Wait(); !strings.Contains(r.Body(), "hello") {
+			if r := r.Do("POST", "/one/mcp", call(fmt.Sprint(n), "echo"), append(who, "Mcp-Session-Id", id)...).Wait(); !strings.Contains(r.Body(), "hello") {
 				t.Fatalf("%s: %d %s", tc.name, r.Status(), r.Body())
 			}
 		}
@@ -293,28 +309,19 @@ func TestIdentityOfChildren(t *testing.T) {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("no sh")
 	}
-	i := authtest.New(t, "https://idp.example.com")
-	c := config.Default()
-	c.Servers = []config.Server{config.DefaultServer("one", config.ShareSession)}
-	c.Servers[0].Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", `while read -r l; do case "$l" in *'"initialize"'*)
+	r, i := issued(t, config.ShareSession, func(s *config.Server) {
+		s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", `while read -r l; do case "$l" in *'"initialize"'*)
 		id=$(printf %s "$l" | sed 's/.*"id":\([^,}]*\).*/\1/')
 		printf '{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{},"serverInfo":{"name":"of %s","version":"1"}}}\n' "$id" "$MCP_USER";; esac; done`}}
-	c.Servers[0].Era = config.EraLegacy
-	c.Servers[0].Identity = map[string]string{"MCP_USER": "sub"}
-	users(i)(&c)
-	c.PublicURL = here
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	site := wiretest.NewSiteFrom(t, s.http)
-	defer s.Close(context.Background())
+		s.Era = config.EraLegacy
+		s.Identity = map[string]string{"MCP_USER": "sub"}
+	})
 	for want, who := range map[string][]string{
 		"of ann": eng(i, "ann", here, time.Hour), "of $(id)": eng(i, "$(id)", here, time.Hour), "of ": append(as(aliceKey), claimSub, "root"),
 	} {
-		r := site.Do("POST", "/one/mcp", initialize, who...).Wait()
-		if got := gjson.Get(r.Body(), "result.serverInfo.name").Str; got != want {
-			t.Errorf("%d %s, want %q", r.Status(), r.Body(), want)
+		a := r.Do("POST", "/one/mcp", initialize, who...).Wait()
+		if got := gjson.Get(a.Body(), "result.serverInfo.name").Str; got != want {
+			t.Errorf("%d %s, want %q", a.Status(), a.Body(), want)
 		}
 	}
 }
