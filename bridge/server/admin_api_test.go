@@ -35,8 +35,7 @@ func (r *rig) read(method, path, body, key string, want int, into any) {
 
 // The metrics as JSON are those of /metrics, and each caller sees those of its servers.
 func TestAdminMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for _, at := range []string{"/one/mcp", "/two/mcp"} {
 			_, id := r.as(devKey, at, "", initialize)
 			r.as(devKey, at, id, call("1", "echo"))

@@ -67,8 +67,7 @@ func (r *rig) ask(method, path, body string, header ...string) *httptest.Respons
 // Who may see and do what: nobody without a key sees anything, nobody who may not look
 // sees what is of others, and nobody who may not act does anything.
 func TestAdminRights(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.file("servers: { one: { stdio: sh } }")
 		callers := []struct {
 			name   string
@@ -175,8 +174,7 @@ func TestAdminAlone(t *testing.T) {
 
 // A program that knows its callers says who looks: they see what is their own.
 func TestAdminPrincipal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, kinds, "one")
+	run(t, kinds, []string{"one"}, func(t *testing.T, r *rig) {
 		ask := func(who, method, path, body string) string {
 			q := from(closeBy, bridgeAt, method, path)
 			q.Body, q.ContentLength = readCloser{strings.NewReader(body)}, int64(len(body))
@@ -204,8 +202,7 @@ func TestAdminPrincipal(t *testing.T) {
 // Each sees what is its own, and who may look sees all. Nothing has a key, and a session
 // cannot be used by what is shown of it.
 func TestAdminSees(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.file("access:\n  - { name: ops, token: " + opsKey + " }\nservers:\n  one: { stdio: { command: sh, args: [\"" + newKey + "\"] } }\n")
 		ids := map[string]string{}
 		for _, key := range []string{devKey, oneKey} {
@@ -290,8 +287,7 @@ func (r *rig) signIn(key string) (int, *http.Cookie) {
 // Whoever has signed in on the page has a cookie that stands for the key, below /ui and
 // for as long as the key counts (O-011).
 func TestSignIn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.file("servers: { one: { stdio: sh } }")
 		if code, c := r.signIn(newKey); code != 401 || c != nil {
 			t.Errorf("a wrong key: %d %v", code, c)
@@ -387,8 +383,7 @@ func TestSignIn(t *testing.T) {
 // What a page has open at its endpoints ends when somebody signs out on it, or when its key
 // is taken away, in both eras; that of another page of the same caller goes on.
 func TestPageStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		open := func() (cookie string, all []*wiretest.Reply) {
 			_, c := r.signIn(devKey)
 			cookie = c.Name + "=" + c.Value
@@ -443,8 +438,7 @@ func TestPageStreams(t *testing.T) {
 
 // What the API is asked in another way than it reads is refused, as is what it does not have.
 func TestAdminMistakes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for want, asked := range map[int][][2]string{
 			400: {
 				{"GET sessions?limit=0", ""},

@@ -74,8 +74,7 @@ func toldOf(t *testing.T, what string, got []string, wants ...[]string) {
 
 // Events are written every 100 ms, however many there are: each write has its price, which calls pay.
 func TestAdminEventsTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		page := r.look(opsKey, "topics=calls")
 		id := r.join(oneKey, "/one/mcp")
 		time.Sleep(time.Second)
@@ -101,8 +100,7 @@ func TestAdminEventsTogether(t *testing.T) {
 // A page that looks is told what happens of what its caller may see, until that one may
 // not look any more (O-040).
 func TestAdminEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			key, topics string
 			want        int
@@ -199,8 +197,7 @@ func TestAdminEvents(t *testing.T) {
 // A stream that was opened with a key ends when the key is somebody else's; looking whose it
 // is counts as no request.
 func TestAdminEventsOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		page := r.look(sinKey, "topics=sessions")
 		counted := r.s.access.Door().Count(token.OK)
 		time.Sleep(20 * time.Second)
@@ -223,8 +220,7 @@ func TestAdminEventsOther(t *testing.T) {
 // Who may look sees messages on both sides of the bridge. What they carry is for operators
 // where the configuration says so, and has no secrets then.
 func TestAdminTraffic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			key, query string
 			want       int
@@ -325,8 +321,7 @@ func TestAdminTraffic(t *testing.T) {
 // A page whose connection was lost goes on where it was, or is told how much it has missed
 // and how all is.
 func TestAdminEventsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		open := func(key, last string, topics ...string) *wiretest.Reply {
 			return r.look(key, "topics="+strings.Join(append(topics, "calls"), ","), "Last-Event-ID", last)
 		}
@@ -409,8 +404,7 @@ func TestAdminEventsAgain(t *testing.T) {
 // So many pages may be open, and each caller has its part: a quarter, of as many as the
 // configuration says, from the next page on.
 func TestAdminStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		var pages []*wiretest.Reply
 		opens := func(what, key string, want bool) {
 			t.Helper()
@@ -436,8 +430,7 @@ func TestAdminStreams(t *testing.T) {
 // An operator's decision about a circuit breaker is seen in /readyz, with who has made it,
 // and survives that the server's settings change (O-042).
 func TestAdminBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		is := func(when, want string) {
 			t.Helper()
 			_, got := r.readyz("X-API-Key", opsKey)
@@ -475,8 +468,7 @@ func TestAdminBreaker(t *testing.T) {
 // operator's word, and others stay. The next call opens another one, and what a client subscribes to is opened again at
 // once.
 func TestAdminStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		_, _, of, _ := r.s.g.Operated("one")
 		list := func(want int) []health.ConnectionStatus {
 			t.Helper()
@@ -546,8 +538,7 @@ func TestAdminStop(t *testing.T) {
 // A server that an operator has drained gets no new calls and no new sessions; those under way
 // end. Others go on, and nobody tries it meanwhile.
 func TestAdminDrainServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		orders := func(path, body, want string) {
 			t.Helper()
 			code, text := r.act("servers/one/"+path, body)
@@ -629,8 +620,7 @@ func TestAdminDrainServer(t *testing.T) {
 // A bridge that an operator has drained is not ready, and goes on; what is kept of lists is
 // forgotten.
 func TestAdminDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		acts := func(path, want string) {
 			t.Helper()
 			if code, body := r.act(path, "{}"); code != 200 || !strings.Contains(body, want) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // here is how clients in these tests reach the bridge.
@@ -140,7 +141,7 @@ func TestUsers(t *testing.T) {
 // end with the last one that was shown (I-027, N-51).
 func TestTokenSessions(t *testing.T) {
 	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
-		ann := eng(i, "ann", here, 10*time.Minute)
+		ann := eng(i, "ann", here, 2*time.Minute)
 		id := r.Do("POST", "/one/mcp", initialize, ann...).Wait().Header("Mcp-Session-Id")
 		in := func(who []string) []string { return append(who[:2:2], "Mcp-Session-Id", id) }
 		for name, tc := range map[string]struct {
@@ -156,68 +157,54 @@ func TestTokenSessions(t *testing.T) {
 			}
 		}
 
-		late := r.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"late","arguments":{"after":"4m"}}}`, in(eng(i, "ann", here, time.Minute))...)
-		stream := r.Do("GET", "/one/mcp", "", in(ann)...)
-		other := eng(i, "bob", here, 3*time.Minute)
-		otherID := r.Do("POST", "/one/mcp", initialize, other...).Wait().Header("Mcp-Session-Id")
-		short := r.Do("GET", "/one/mcp", "", append(other, "Mcp-Session-Id", otherID)...)
-		time.Sleep(4*time.Minute - time.Second)
-		synctest.Wait()
-		if !short.Over() || stream.Over() || stream.Status() != 200 {
-			t.Fatalf("after 4 minutes the stream of bob is over: %t; that of ann: %t (%d)", short.Over(), stream.Over(), stream.Status())
-		}
-		time.Sleep(2 * time.Second)
-		if r := late.Wait(); !strings.Contains(r.Body(), `"late":true`) {
-			t.Errorf("a call that its token ended in: %d %s", r.Status(), r.Body())
-		}
-		// A newer token moves the end on.
-		r.Do("POST", "/one/mcp", call("3", "echo"), in(eng(i, "ann", here, 10*time.Minute))...).Wait() // until about 14 min
-		time.Sleep(8 * time.Minute)
-		synctest.Wait()
-		if stream.Over() {
-			t.Error("the stream has ended although a newer token was shown")
-		}
-		time.Sleep(3 * time.Minute)
-		synctest.Wait()
-		if !stream.Over() {
-			t.Error("the stream goes on without a good token")
-		}
-	})
-	// Clients without a session: a subscription ends, a call does not. HTTP+SSE: the stream is the session.
-	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
-		ann := eng(i, "ann", here, 2*time.Minute)
+		// What is open with a token of two minutes: some of it ends, some is renewed, and calls are answered.
+		bob := eng(i, "bob", here, 2*time.Minute)
+		bobs := r.Do("POST", "/one/mcp", initialize, bob...).Wait().Header("Mcp-Session-Id")
 		body, header := modernCall("subscriptions/listen", `"notifications":{"toolsListChanged":true},`)
-		listens := r.Do("POST", "/one/mcp", body, append(header, ann...)...)
-		body, header = modernCall("tools/call", `"name":"late","arguments":{"after":"4m"},`)
-		late := r.Do("POST", "/one/mcp", body, append(append(header, "Mcp-Name", "late"), ann...)...)
-		stream := r.Do("GET", "/one/sse", "", ann...)
-		synctest.Wait()
-		endpoint := stream.Events()[0].Data
-		if a := r.Do("POST", endpoint, initialize, eng(i, "bob", here, time.Hour)...).Wait(); a.Status() != 404 {
-			t.Errorf("another user's session: %d %s", a.Status(), a.Body())
+		ends := []*wiretest.Reply{
+			r.Do("GET", "/one/mcp", "", append(bob[:2:2], "Mcp-Session-Id", bobs)...),
+			r.Do("POST", "/one/mcp", body, append(header, ann...)...),
 		}
-		if a := r.Do("POST", endpoint, initialize, eng(i, "ann", here, 10*time.Minute)...).Wait(); a.Status() != 202 {
-			t.Fatalf("initialize: %d %s", a.Status(), a.Body())
+		body, header = modernCall("tools/call", `"name":"late","arguments":{"after":"4m"},`)
+		calls := []*wiretest.Reply{
+			r.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"late","arguments":{"after":"4m"}}}`, in(ann)...),
+			r.Do("POST", "/one/mcp", body, append(append(header, "Mcp-Name", "late"), ann...)...),
+		}
+		renewed := []*wiretest.Reply{r.Do("GET", "/one/mcp", "", in(ann)...), r.Do("GET", "/one/sse", "", ann...)}
+		synctest.Wait()
+		endpoint := renewed[1].Events()[0].Data
+		if a := r.Do("POST", endpoint, initialize, eng(i, "bob", here, time.Hour)...).Wait(); a.Status() != 404 {
+			t.Errorf("another user's stream: %d %s", a.Status(), a.Body())
+		}
+		newer := eng(i, "ann", here, 10*time.Minute)
+		for _, a := range []*wiretest.Reply{r.Do("POST", endpoint, initialize, newer...), r.Do("POST", "/one/mcp", call("3", "echo"), in(newer)...)} {
+			if a.Wait(); a.Status() >= 300 {
+				t.Fatalf("a newer token: %d %s", a.Status(), a.Body())
+			}
+		}
+		over := func(when string, all []*wiretest.Reply, want bool) {
+			t.Helper()
+			synctest.Wait()
+			for n, r := range all {
+				if r.Over() != want || r.Status() != 200 {
+					t.Errorf("%s, %d is over: %t (%d)", when, n, r.Over(), r.Status())
+				}
+			}
 		}
 		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if listens.Over() || listens.Status() != 200 {
-			t.Fatalf("the subscription is over too early: %d %s", listens.Status(), listens.Body())
-		}
+		over("at the end of the token, what ends with it", ends, false)
 		time.Sleep(time.Minute)
-		synctest.Wait()
-		if !listens.Over() || late.Over() || stream.Over() {
-			t.Errorf("after its token, the subscription is over: %t; the call: %t; the stream with a newer one: %t", listens.Over(), late.Over(), stream.Over())
+		over("after the token, what ends with it", ends, true)
+		over("after the token, what was renewed", renewed, false)
+		for _, r := range calls {
+			if r.Wait(); !strings.Contains(r.Body(), `"late":true`) {
+				t.Errorf("a call that its token ended in: %d %s", r.Status(), r.Body())
+			}
 		}
-		if r := late.Wait(); !strings.Contains(r.Body(), `"late":true`) {
-			t.Errorf("the call: %d %s", r.Status(), r.Body())
-		}
-		time.Sleep(9 * time.Minute)
-		synctest.Wait()
-		if !stream.Over() {
-			t.Error("the stream of HTTP+SSE goes on without a good token")
-			stream.Leave()
-		}
+		time.Sleep(6 * time.Minute)
+		over("with a newer token, what was renewed", renewed, false)
+		time.Sleep(3 * time.Minute)
+		over("after the newer token, what was renewed", renewed, true)
 	})
 }
 

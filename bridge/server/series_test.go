@@ -28,8 +28,7 @@ func kindsOf(marks []admin.Mark) string {
 
 // Calls are in the bucket in which they ended, by outcome, and each caller sees those of its servers.
 func TestAdminSeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two", "idle")
+	run(t, operators, []string{"one", "two", "idle"}, func(t *testing.T, r *rig) {
 		r.s.follow()
 		one, two := r.join(devKey, "/one/mcp"), r.join(devKey, "/two/mcp")
 		time.Sleep(12 * time.Second) // two buckets end, with the handshakes in the first
@@ -101,8 +100,7 @@ func TestAdminSeries(t *testing.T) {
 
 // The slowest tools come first, and viewers see the size of the list.
 func TestAdminTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.s.follow()
 		one, two := r.join(devKey, "/one/mcp"), r.join(devKey, "/two/mcp")
 		r.as(devKey, "/one/mcp", one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
@@ -145,8 +143,7 @@ func TestAdminTools(t *testing.T) {
 // Each change of a server and of the bridge is a mark, for callers that may see the server. A connection that ends and
 // opens again is a restart.
 func TestAdminMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.file("servers: { one: { stdio: sh } }")
 		r.s.follow()
 		r.f.Before = func(context.Context) error {
@@ -207,8 +204,7 @@ func TestAdminMarks(t *testing.T) {
 
 // Clients are grouped by their names, and have the servers that they call, with rates from the first answer on.
 func TestAdminTopology(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.s.follow()
 		named := func(name string) string { return strings.Replace(initialize, `"name":"c"`, `"name":"`+name+`"`, 1) }
 		read := func(key string) (t topology) {
@@ -312,8 +308,7 @@ func TestAdminNobody(t *testing.T) {
 
 // The last lines of the log are there for an operator who looks for the first time.
 func TestAdminLogBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *config.Config) { operators(c); c.LogLevel = "error" }, "one")
+	run(t, func(c *config.Config) { operators(c); c.LogLevel = "error" }, []string{"one"}, func(t *testing.T, r *rig) {
 		r.as(devKey, "/one/mcp", "", initialize)
 		w := r.ask("GET", "/ui/api/v1/log", "", "X-API-Key", opsKey)
 		if w.Code != 200 || !strings.Contains(w.Body.String(), "session began") {
