@@ -259,7 +259,7 @@ func TestAdminTraffic(t *testing.T) {
 		toldOf(t, "who may look", got,
 			[]string{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"initialize"`, `"server":"one"`},
 			[]string{`"side":"client"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"principal":"dev"`, `"session":"`},
-			[]string{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"`},
+			[]string{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"server":"one"`, `"id":"`},
 			[]string{`"side":"server"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"took_ms":`, `"bytes":`},
 			[]string{`"side":"client"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"took_ms":`},
 			[]string{`"side":"client"`, `"to":"client"`, `"kind":"error"`, `"code":-32602`},

@@ -218,19 +218,11 @@ func TestFrontRestart(t *testing.T) {
 		if good := token[1] != "Bearer "; good != want {
 			t.Errorf("after a restart with state_dir %q: %s", state, next)
 		}
-		if !want {
-			continue
-		}
-		if a := r.ask("GET", "/whoami", "", token...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
-			t.Errorf("the token: %d %s", a.Code, a.Body)
+		if a := r.ask("GET", "/whoami", "", token...); (gjson.Get(a.Body.String(), "subject").Str == "ann") != want {
+			t.Errorf("the token, with state_dir %q: %d %s", state, a.Code, a.Body)
 		}
 		if a := r.post("/token", s.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
 			t.Errorf("the code, after a restart: %d %s", a.Code, a.Body)
-		}
-		r.s.Close(t.Context())
-		r = start(state) // the code was used twice, which has ended its login
-		if a := r.ask("GET", "/whoami", "", token...); a.Code != 401 {
-			t.Errorf("after another restart, the token of a login that has ended: %d %s", a.Code, a.Body)
 		}
 		r.s.Close(t.Context())
 	}

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,38 +51,6 @@ func TestMetricsBounded(t *testing.T) {
 	flood()
 	if after := count(); after > before+10 { // what chance has left out before
 		t.Errorf("%d series, and %d after more of the same", before, after)
-	}
-}
-
-// Metrics may be read while calls go on.
-func TestMetricsConcurrently(t *testing.T) {
-	m := New("")
-	m.Set([]string{"one", "two"})
-	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	const each = 500
-	for i := range 4 {
-		wg.Go(func() {
-			for range each {
-				m.Take(&report.Report{Server: []string{"one", "two"}[i%2], Request: q, Took: time.Millisecond})
-			}
-		})
-	}
-	wg.Go(func() {
-		for range 20 {
-			if _, err := m.registry.Gather(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	wg.Wait()
-	for _, server := range []string{"one", "two"} {
-		if got := testutil.ToFloat64(m.calls.WithLabelValues(server, "tools/call", "ok", "legacy")); got != 2*each {
-			t.Errorf("%s: %v calls, want %d", server, got, 2*each)
-		}
 	}
 }
 
