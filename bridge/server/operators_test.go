@@ -70,121 +70,118 @@ func TestConsoleListen(t *testing.T) {
 		page, api, act, try = "/tools/ui/", "/tools/ui/api/v1/status", "/tools/ui/api/v1/drain", "/tools/ui/mcp/one"
 		clients             = "/tools/one/mcp"
 	)
-	secure := func(c *config.Config) {
+	ruled := func(c *config.Config) {
 		private(c)
 		c.Admin = []string{"alice"}
-		c.TLS = config.TLS{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
 	}
 	for _, tc := range []struct {
 		name         string
 		change       func(*config.Config)
-		h2           bool
 		key          string
 		main, beside map[string]int // by path
 	}{
 		{
-			"on loopback", func(*config.Config) {}, false, "",
+			"on loopback", func(*config.Config) {}, "",
 			map[string]int{page: 404, api: 404, act: 404, try: 404, "/tools/ui": 404, clients: 200, "/tools/readyz": 200},
 			map[string]int{page: 200, api: 200, act: 200, try: 200, clients: 200, "/tools/healthz": 200},
 		},
 		{
-			"clients on all networks, without keys", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, false, "",
+			"clients on all networks, without keys", func(c *config.Config) { c.Listen = "0.0.0.0:0" }, "",
 			map[string]int{page: 404, api: 404, act: 404, clients: 200}, map[string]int{page: 200, api: 200, act: 200, try: 200},
 		},
 		{
-			"with keys and TLS", secure, false, aliceKey,
+			"with a key", ruled, aliceKey,
 			map[string]int{page: 404, api: 404, try: 404, clients: 200}, map[string]int{page: 200, api: 200, act: 200, try: 200},
 		},
 		{
-			"with a key that may not", secure, true, bobKey,
+			"with a key that may not", ruled, bobKey,
 			map[string]int{page: 404, api: 404, clients: 200}, map[string]int{page: 200, api: 200, act: 403},
 		},
 		{
-			"with a wrong key", secure, false, "a key of nobody at all",
+			"with a wrong key", ruled, wrongKey,
 			map[string]int{page: 401, api: 401, clients: 401}, map[string]int{page: 200, api: 401, act: 401, try: 401},
 		},
 		{
-			"switched off", func(c *config.Config) { c.Console = config.ConsoleOff }, false, "",
+			"switched off", func(c *config.Config) { c.Console = config.ConsoleOff }, "",
 			map[string]int{page: 404, api: 404, clients: 200}, map[string]int{page: 404, api: 200, act: 200, clients: 200},
 		},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			c := consoled(tc.change)
-			c.BasePath = "/tools"
-			transport, scheme := &http.Transport{ForceAttemptHTTP2: tc.h2}, "http"
-			if c.TLS.CertFile != "" {
-				transport.TLSClientConfig, scheme = &tls.Config{RootCAs: certified(t, c.TLS, 1)}, "https"
+		c := consoled(tc.change)
+		c.BasePath = "/tools"
+		r := &rig{t: t, s: onStdio(c, slog.New(slog.DiscardHandler), &wiretest.Server{})}
+		ask := func(beside bool, path string, want int, header ...string) {
+			t.Helper()
+			method, body := "GET", ""
+			switch path {
+			case clients, try:
+				method, body = "POST", initialize
+			case act:
+				method, body = "POST", "{}"
 			}
-			s := onStdio(c, slog.New(slog.DiscardHandler), &wiretest.Server{})
-			if s.ConsoleAddr() != nil {
-				t.Error("there is an address before Listen")
+			header = append(header, "Accept", "application/json, text/event-stream")
+			if tc.key != "" {
+				header = append(header, "X-API-Key", tc.key)
 			}
-			on := serveOn(t, s)
-			client := http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-			ask := func(at net.Addr, path string, want int, header ...string) {
-				t.Helper()
-				_, port, err := net.SplitHostPort(at.String())
-				if err != nil {
-					t.Fatal(err)
-				}
-				method, body := "GET", ""
-				switch path {
-				case clients, try:
-					method, body = "POST", initialize
-				case act:
-					method, body = "POST", "{}"
-				}
-				r, err := http.NewRequestWithContext(t.Context(), method, scheme+"://127.0.0.1:"+port+path, strings.NewReader(body))
-				if err != nil {
-					t.Fatal(err)
-				}
-				header = append(header, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
-				if tc.key != "" {
-					header = append(header, "X-API-Key", tc.key)
-				}
-				for i := 0; i < len(header); i += 2 {
-					r.Header.Set(header[i], header[i+1])
-				}
-				r.Host = r.Header.Get("Host")
-				res, err := client.Do(r)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer res.Body.Close()
-				text, err := io.ReadAll(res.Body)
-				if err != nil || res.StatusCode != want {
-					t.Errorf("%s at %v with %v = %d %s %v, want %d", path, at, header, res.StatusCode, text, err, want)
-				}
-				if want := map[bool]int{false: 1, true: 2}[tc.h2 && !toolchain.Vulnerable(runtime.Version())]; res.ProtoMajor != want {
-					t.Errorf("HTTP/%d, want %d", res.ProtoMajor, want)
-				}
+			q := from(closeBy, bridgeAt, method, path, header...)
+			q.Body, q.ContentLength = readCloser{strings.NewReader(body)}, int64(len(body))
+			if beside {
+				q = q.WithContext(context.WithValue(q.Context(), atOperators{}, true))
 			}
-			both := map[net.Addr]map[string]int{on.l.Addr(): tc.main, s.ConsoleAddr(): tc.beside}
-			for at, paths := range both {
+			if w := r.answer(q); w.Code != want {
+				t.Errorf("%s: %s beside %t with %v = %d %s, want %d", tc.name, path, beside, header, w.Code, w.Body, want)
+			}
+		}
+		for _, last := range []bool{false, true} { // to act is to drain
+			for beside, paths := range map[bool]map[string]int{false: tc.main, true: tc.beside} {
 				for path, want := range paths {
-					if path != act { // when all others were asked
-						ask(at, path, want)
+					if (path == act) == last {
+						ask(beside, path, want)
 					}
 				}
 			}
-			for _, header := range [][]string{{"Host", "evil.example"}, {"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
-				for _, path := range []string{api, act, try, page} {
-					ask(s.ConsoleAddr(), path, 403, header...)
-				}
+		}
+		for _, header := range [][]string{{"Host", "evil.example"}, {"Origin", "https://evil.example"}, {"Sec-Fetch-Site", "cross-site"}} {
+			for _, path := range []string{api, act, try, page} {
+				ask(true, path, 403, header...)
 			}
-			if len(c.Access) == 0 {
-				ask(s.ConsoleAddr(), api, 403, "X-Forwarded-For", "192.0.2.1")
+		}
+		if len(c.Access) == 0 {
+			ask(true, api, 403, "X-Forwarded-For", "192.0.2.1")
+		}
+		r.s.Close(t.Context())
+	}
+}
+
+// Both addresses are served with the certificate, in both versions of HTTP, and close together.
+func TestConsoleAddress(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		c := consoled(private)
+		c.TLS = config.TLS{CertFile: filepath.Join(t.TempDir(), "tls.crt"), KeyFile: filepath.Join(t.TempDir(), "tls.key")}
+		transport := &http.Transport{ForceAttemptHTTP2: h2, TLSClientConfig: &tls.Config{RootCAs: certified(t, c.TLS, 1)}}
+		s := onStdio(c, slog.New(slog.DiscardHandler), &wiretest.Server{})
+		if s.ConsoleAddr() != nil {
+			t.Error("there is an address before Listen")
+		}
+		on := serveOn(t, s)
+		for at, want := range map[net.Addr]int{on.l.Addr(): 404, s.ConsoleAddr(): 200} {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+at.String()+"/ui/", nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for at, paths := range both {
-				if want, asked := paths[act]; asked {
-					ask(at, act, want)
-				}
+			r.Header.Set("X-API-Key", aliceKey)
+			res, err := transport.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
 			}
-			transport.CloseIdleConnections()
-			on.end()
-			closed(t, on.l)
-			closed(t, s.operators)
-		})
+			_ = res.Body.Close()
+			if proto := map[bool]int{false: 1, true: 2}[h2 && !toolchain.Vulnerable(runtime.Version())]; res.StatusCode != want || res.ProtoMajor != proto {
+				t.Errorf("the page at %v: %d in %s, want %d", at, res.StatusCode, res.Proto, want)
+			}
+		}
+		transport.CloseIdleConnections()
+		on.end()
+		closed(t, on.l)
+		closed(t, s.operators)
 	}
 }
 
