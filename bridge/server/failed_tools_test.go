@@ -47,11 +47,11 @@ func newFailing() *mcp.Server {
 	return s
 }
 
-// failing are servers with a tool that fails, each reached in another way.
-func failing(t *testing.T) []config.Server {
+// failing are servers with a tool that fails, each reached in another way. Those over HTTP are behind seen.
+func failing(t *testing.T, seen func(http.Handler) http.Handler) []config.Server {
 	t.Helper()
 	serves := func(h http.Handler) string {
-		site := httptest.NewServer(h)
+		site := httptest.NewServer(seen(h))
 		t.Cleanup(site.Close)
 		return site.URL
 	}
@@ -96,7 +96,7 @@ func failing(t *testing.T) []config.Server {
 func TestFailedTools(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
-	c.Servers = failing(t)
+	c.Servers = failing(t, func(h http.Handler) http.Handler { return h })
 	c.AccessLog.To = filepath.Join(t.TempDir(), "calls.jsonl")
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
