@@ -2,7 +2,6 @@ package server
 
 import (
 	"bytes"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
+	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -96,46 +96,6 @@ func TestMetadataPaths(t *testing.T) {
 	}
 }
 
-// A token is good at its endpoint, and one of the bridge as a whole everywhere. What its
-// rule is for is what it gets (I-016, I-050, N-53).
-func TestUsers(t *testing.T) {
-	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
-		guest := func(audience string) []string { return as(i.Token(audience, authtest.Claims{"sub": "guest-1"})) }
-		for _, tc := range []struct {
-			path   string
-			header []string
-			status int
-		}{
-			{"/one/mcp", eng(i, "ann", here+"/one/mcp", time.Hour), 200},
-			{"/one/mcp", eng(i, "ann", here, time.Hour), 200},
-			{"/one/mcp", eng(i, "ann", here+"/", time.Hour), 200},
-			{"/two/mcp", eng(i, "ann", here+"/one/mcp", time.Hour), 401},
-			{"/mcp", eng(i, "ann", here+"/mcp", time.Hour), 200},
-			{"/one/mcp", eng(i, "ann", here+"/mcp", time.Hour), 401},
-			{"/one/mcp", guest(here), 200},
-			{"/two/mcp", guest(here), 404},
-			{"/mcp", guest(here), 200},
-			{"/one/mcp", as(aliceKey), 200},
-			{"/one/mcp", []string{"X-API-Key", bobKey}, 200},
-			{"/two/mcp", as(bobKey), 404},
-		} {
-			if a := r.Do("POST", tc.path, initialize, tc.header...).Wait(); a.Status() != tc.status {
-				t.Errorf("%s with %.60q: %d %s, want %d", tc.path, tc.header, a.Status(), a.Body(), tc.status)
-			}
-		}
-		for _, tc := range []struct {
-			who  []string
-			want string
-		}{{guest(here), "Unknown tool"}, {eng(i, "ann", here, time.Hour), `"result":{"echo"`}} {
-			a := r.Do("POST", "/one/mcp", initialize, tc.who...).Wait()
-			a = r.Do("POST", "/one/mcp", call("1", "echo"), append(tc.who, "Mcp-Session-Id", a.Header("Mcp-Session-Id"))...).Wait()
-			if !strings.Contains(a.Body(), tc.want) {
-				t.Errorf("echo: %s, want %s", a.Body(), tc.want)
-			}
-		}
-	})
-}
-
 // A session is its user's, whatever token of its own that shows; nobody else's can use
 // it (I-010, N-50). Calls under way are answered when the token ends meanwhile; streams
 // end with the last one that was shown (I-027, N-51).
@@ -208,51 +168,88 @@ func TestTokenSessions(t *testing.T) {
 	})
 }
 
-// N-48 and I-022: tokens that cannot be checked are not refused, and who has a key does
-// not notice. Operators see it (I-030).
+// N-48 and I-022: tokens that cannot be checked are not refused, and who has a key, or a token that was good before, does
+// not notice. Operators see it (I-030). That holds for the keys of an issuer, and for tokens that only the issuer can
+// read, which let users in as others do (I-024, I-025). No token is in the log, nor the secret of the bridge.
 func TestIssuerAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := authtest.New(t, "https://idp.example.com")
-		i.Answer("/jwks", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) })
-		var log bytes.Buffer
-		r := newRigLog(t, slog.New(slog.NewTextHandler(&log, nil)), users(i), "one", "two")
-		a := r.Do("POST", "/one/mcp", initialize, eng(i, "ann", here, time.Hour)...).Wait()
-		if a.Status() != 503 || a.Header("Retry-After") == "" || a.Header("WWW-Authenticate") != "" || gjson.Get(a.Body(), "error.data.bridge").Str != "unavailable_identity" {
-			t.Errorf("%d %s", a.Status(), a.Body())
-		}
-		if a := r.Do("POST", "/one/mcp", initialize, as(aliceKey)...).Wait(); a.Status() != 200 {
-			t.Errorf("with a key: %d %s", a.Status(), a.Body())
-		}
-		look := func(who []string) string {
-			return r.Do("GET", "/readyz", "", append([]string{"Accept", "application/json"}, who...)...).Wait().Body()
-		}
-		if got := look(as(aliceKey)); gjson.Get(got, "issuers.0.state").Str != "unreachable" || !strings.Contains(got, "500") {
-			t.Errorf("/readyz: %s", got)
-		}
-		if got := look(as(bobKey)); strings.Contains(got, "idp.example.com") {
-			t.Errorf("/readyz for one who is no operator: %s", got)
-		}
-		i.Answer("/jwks", nil)
-		time.Sleep(31 * time.Second)
-		if a := r.Do("POST", "/one/mcp", initialize, eng(i, "ann", here, time.Hour)...).Wait(); a.Status() != 200 {
-			t.Errorf("when it is back: %d %s", a.Status(), a.Body())
-		}
-		if got := look(eng(i, "ann", here, time.Hour)); gjson.Get(got, "issuers.0.state").Str != "ok" {
-			t.Errorf("/readyz: %s", got)
-		}
-		metrics := r.Do("GET", "/metrics", "", eng(i, "ann", here, time.Hour)...).Wait().Body()
-		for _, want := range []string{
-			`mcp_bridge_auth_total{result="unavailable"} 1`, `mcp_bridge_auth_total{result="ok"} `, `mcp_bridge_jwks_age_seconds{issuer="https://idp.example.com"} `,
-			`mcp_bridge_jwks_fetches_total{issuer="https://idp.example.com"} `, `mcp_bridge_jwks_fetch_failures_total{issuer="https://idp.example.com"} `,
-		} {
-			if !strings.Contains(metrics, "\n"+want) {
-				t.Errorf("/metrics has no %s", want)
+	const secret, url = "the-bridges-secret", `{issuer="https://idp.example.com"} `
+	for path, metrics := range map[string][]string{
+		"/jwks":       {"jwks_age_seconds" + url, "jwks_fetches_total" + url, "jwks_fetch_failures_total" + url},
+		"/introspect": {"introspections_total" + url + "4", "introspection_failures_total" + url + "1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			i := authtest.New(t, "https://idp.example.com")
+			signed := i.Token(here, authtest.Claims{"groups": "eng"})
+			good, before := signed, []string{aliceKey} // a token that cannot be checked meanwhile, and what was shown before
+			fails := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
+			reads := func(w http.ResponseWriter, r *http.Request) {
+				_ = r.ParseForm()
+				raw := r.PostForm.Get("token")
+				oauthtest.JSON(w, 200, i.Claims(here, authtest.Claims{"active": strings.HasPrefix(raw, "opaque"), "sub": raw, "groups": []string{"eng"}}))
 			}
-		}
-		if strings.Contains(log.String(), "eyJ") {
-			t.Errorf("the log has a token:\n%s", &log)
-		}
-	})
+			if i.Answer("/introspect", reads); path == "/introspect" {
+				good, before = "opaque-of-cid", append(before, signed, "opaque-of-ann")
+			} else {
+				i.Answer(path, fails)
+			}
+			var log bytes.Buffer
+			r := newRigLog(t, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(c *config.Config) {
+				users(i)(c)
+				if path == "/introspect" {
+					c.OAuth[0].Introspection = config.Introspection{Client: config.OAuthClient{ID: "bridge", Secret: secret}}
+				}
+			}, "one", "two")
+			shows := func(when, raw string, want int) *wiretest.Reply {
+				t.Helper()
+				a := r.Do("POST", "/one/mcp", initialize, as(raw)...).Wait()
+				if a.Status() != want {
+					t.Errorf("%s, %s, %.20s: %d %s, want %d", path, when, raw, a.Status(), a.Body(), want)
+				}
+				return a
+			}
+			look := func(key, want string) {
+				t.Helper()
+				got := r.Do("GET", "/readyz", "", "Accept", "application/json", "Authorization", "Bearer "+key).Wait().Body()
+				if gjson.Get(got, "issuers.0.state").Str != want || (want == "unreachable") != strings.Contains(got, "500") {
+					t.Errorf("%s: /readyz: %s, want %q", path, got, want)
+				}
+			}
+			for _, raw := range before {
+				shows("at first", raw, 200)
+			}
+			if path == "/introspect" {
+				shows("at first", "nothing-of-eve", 401)
+			}
+			i.Answer(path, fails)
+			a := shows("when it is away", good, 503)
+			if a.Header("Retry-After") == "" || a.Header("WWW-Authenticate") != "" || gjson.Get(a.Body(), "error.data.bridge").Str != "unavailable_identity" {
+				t.Errorf("%s: %s", path, a.Body())
+			}
+			for _, raw := range before {
+				shows("meanwhile", raw, 200)
+			}
+			look(aliceKey, "unreachable")
+			look(bobKey, "") // no operator
+			i.Answer(path, map[string]http.HandlerFunc{"/introspect": reads}[path])
+			time.Sleep(31 * time.Second)
+			shows("when it is back", good, 200)
+			look(aliceKey, "ok")
+			scraped := r.Do("GET", "/metrics", "", as(aliceKey)...).Wait().Body()
+			for _, want := range append(metrics, `auth_total{result="unavailable"} 1`, `auth_total{result="ok"} `) {
+				if !strings.Contains(scraped, "\nmcp_bridge_"+want) {
+					t.Errorf("/metrics has no %s: %s", want, scraped)
+				}
+			}
+			for _, part := range []string{"eyJ", "Bearer", "nothing-of-eve", secret} {
+				if strings.Contains(log.String(), part) {
+					t.Errorf("%s: %s is in the log:\n%s", path, part, &log)
+				}
+			}
+			if path == "/introspect" && !strings.Contains(log.String(), "introspection fails") {
+				t.Errorf("the log:\n%s", &log)
+			}
+		})
+	}
 }
 
 // N-84: a token that a client shows reaches nobody: no server, no log, no answer (I-029, I-058).
@@ -281,61 +278,6 @@ func TestTokenStaysHere(t *testing.T) {
 					t.Errorf("%s has got a part of the token", what)
 				}
 			}
-		}
-	})
-}
-
-// Tokens that only their issuer can read let users in as others do. When it cannot be
-// asked, that is said, and nobody else notices (I-024, I-025, N-48). Neither the tokens
-// nor the secret of the bridge are in the log.
-func TestOpaque(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		i := authtest.New(t, "https://idp.example.com")
-		status := 200
-		i.Answer("/introspect", func(w http.ResponseWriter, r *http.Request) {
-			_ = r.ParseForm()
-			raw := r.PostForm.Get("token")
-			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(i.Claims(here, authtest.Claims{"active": strings.HasPrefix(raw, "opaque"), "sub": raw, "groups": []string{"eng"}}))
-		})
-		var log bytes.Buffer
-		r := newRigLog(t, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), func(c *config.Config) {
-			users(i)(c)
-			c.OAuth[0].Introspection = config.Introspection{Client: config.OAuthClient{ID: "bridge", Secret: "the-bridges-secret"}}
-		}, "one", "two")
-		for who, want := range map[string]int{"opaque-of-ann": 200, "opaque-of-bob": 200, "nothing-of-eve": 401, i.Token(here, authtest.Claims{"groups": "eng"}): 200, aliceKey: 200} {
-			if a := r.Do("POST", "/one/mcp", initialize, as(who)...).Wait(); a.Status() != want {
-				t.Errorf("%s: %d %s", who, a.Status(), a.Body())
-			}
-		}
-		id := r.Do("POST", "/one/mcp", initialize, as("opaque-of-ann")...).Wait().Header("Mcp-Session-Id")
-		for who, want := range map[string]int{"opaque-of-ann": 200, "opaque-of-bob": 404, aliceKey: 404} {
-			if a := r.Do("POST", "/one/mcp", call("1", "echo"), append(as(who), "Mcp-Session-Id", id)...).Wait(); a.Status() != want {
-				t.Errorf("the session of ann with %s: %d %s", who, a.Status(), a.Body())
-			}
-		}
-		status = 500
-		a := r.Do("POST", "/one/mcp", initialize, as("opaque-of-cid")...).Wait()
-		if a.Status() != 503 || a.Header("Retry-After") == "" || a.Header("WWW-Authenticate") != "" || gjson.Get(a.Body(), "error.data.bridge").Str != "unavailable_identity" {
-			t.Errorf("when it cannot be asked: %d %s", a.Status(), a.Body())
-		}
-		for _, who := range []string{"opaque-of-ann", i.Token(here, authtest.Claims{"groups": "eng"}), aliceKey} {
-			if a := r.Do("POST", "/one/mcp", initialize, as(who)...).Wait(); a.Status() != 200 {
-				t.Errorf("meanwhile, %s: %d %s", who, a.Status(), a.Body())
-			}
-		}
-		ready := r.Do("GET", "/readyz", "", "Accept", "application/json", "Authorization", "Bearer "+aliceKey).Wait().Body()
-		if gjson.Get(ready, "issuers.0.state").Str != "unreachable" || !strings.Contains(ready, "500") {
-			t.Errorf("/readyz: %s", ready)
-		}
-		metrics := r.Do("GET", "/metrics", "", as(aliceKey)...).Wait().Body()
-		for _, want := range []string{`mcp_bridge_introspections_total{issuer="https://idp.example.com"} 4`, `mcp_bridge_introspection_failures_total{issuer="https://idp.example.com"} 1`} {
-			if !strings.Contains(metrics, "\n"+want) {
-				t.Errorf("/metrics has no %s", want)
-			}
-		}
-		if text := log.String(); strings.Contains(text, "Bearer") || strings.Contains(text, "nothing-of-eve") || strings.Contains(text, "the-bridges-secret") || !strings.Contains(text, "introspection fails") {
-			t.Errorf("the log:\n%s", text)
 		}
 	})
 }

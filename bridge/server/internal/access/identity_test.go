@@ -18,7 +18,7 @@ import (
 )
 
 // Who is not let in is told how to get in, with the address of the target's own metadata; what is wrong with a token
-// only in few words (I-001, I-007 to I-009). The body of a refused request is not read.
+// only in few words (I-001, I-007 to I-009, I-050). The body of a refused request is not read.
 func TestChallenges(t *testing.T) {
 	identified(t, quiet, asIs, func(t *testing.T, tokens *Access, i *authtest.Issuer) {
 		other, keys := authtest.New(t, "https://other.example.com"), ruled(t, keyed)
@@ -74,9 +74,23 @@ func TestChallenges(t *testing.T) {
 				}
 			}
 		}
-		for _, header := range [][]string{as(aliceKey), {"X-API-Key", aliceKey}, eng(i, "ann", here)} {
-			if a := admit(tokens, from(peer, loopback, "POST", "/", header...), "/one/mcp"); a.Code != 200 {
-				t.Errorf("with %q: %d %s", header, a.Code, a.Body)
+		// A token is good at its endpoint, and one of the bridge as a whole everywhere (I-016).
+		for _, tc := range []struct {
+			endpoint string
+			header   []string
+			status   int
+		}{
+			{"/one/mcp", as(aliceKey), 200},
+			{"/one/mcp", []string{"X-API-Key", aliceKey}, 200},
+			{"/one/mcp", eng(i, "ann", here+"/one/mcp"), 200},
+			{"/one/mcp", eng(i, "ann", here), 200},
+			{"/one/mcp", eng(i, "ann", here+"/"), 200},
+			{"/one/mcp", eng(i, "ann", here+"/mcp"), 401},
+			{"/two/mcp", eng(i, "ann", here+"/one/mcp"), 401},
+			{"/mcp", eng(i, "ann", here+"/mcp"), 200},
+		} {
+			if a := admit(tokens, from(peer, loopback, "POST", "/", tc.header...), tc.endpoint); a.Code != tc.status {
+				t.Errorf("at %s with %q: %d %s, want %d", tc.endpoint, tc.header, a.Code, a.Body, tc.status)
 			}
 		}
 	})

@@ -2,6 +2,7 @@ package accesslog
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -92,6 +93,23 @@ func TestAccessLogFull(t *testing.T) {
 		if n := strings.Count(said.String(), "cannot be written"); n != 1 || !strings.Contains(said.String(), "can be written again") || !strings.Contains(said.String(), "count=3") {
 			t.Errorf("said: %s", said)
 		}
+	})
+}
+
+// The end of the bridge does not wait for a log that is stuck.
+func TestAccessLogStuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, w := io.Pipe() // which nobody reads
+		l, said := logTo(w)
+		l.Take(reportOf(t, `{"name":"x"}`))
+		time.Sleep(2 * logEvery)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if l.Close(ctx.Done()); !strings.Contains(said.String(), "queued lines are lost") {
+			t.Errorf("said: %s", said)
+		}
+		_ = r.Close()
+		l.Close(nil)
 	})
 }
 
