@@ -202,9 +202,9 @@ func TestCORS(t *testing.T) {
 }
 
 // The name under which a proxy was asked, and the address that it has seen, count if the proxy is trusted; what its
-// client has made up does not.
+// client has made up does not. A front tells addresses apart in the same way (I-114).
 func TestThroughProxies(t *testing.T) {
-	g := guardOf(exposed)
+	a := ruled(t, exposed)
 	for _, test := range []struct {
 		peer string
 		host string // X-Forwarded-Host
@@ -221,7 +221,7 @@ func TestThroughProxies(t *testing.T) {
 		if test.host != "" {
 			r.Header.Set("X-Forwarded-Host", test.host)
 		}
-		if got := g.requestedHost(r); got != test.want {
+		if got := a.RequestedHost(r); got != test.want {
 			t.Errorf("%s says %q: %q, want %q", test.peer, test.host, got, test.want)
 		}
 	}
@@ -242,8 +242,8 @@ func TestThroughProxies(t *testing.T) {
 	} {
 		r := from(test.peer, public, "GET", "/")
 		r.Header["X-Forwarded-For"] = test.said
-		if got := g.client(r).String(); got != test.want {
-			t.Errorf("%s says %q: %s, want %s", test.peer, test.said, got, test.want)
+		if got, front := a.Client(r).String(), (fronted{a: a}).From(r).String(); got != test.want || front != test.want {
+			t.Errorf("%s says %q: %s, and to a front %s, want %s", test.peer, test.said, got, front, test.want)
 		}
 	}
 }
