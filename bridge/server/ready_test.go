@@ -221,14 +221,11 @@ func TestReadyWords(t *testing.T) {
 		{"somebody", operators, closeBy, []string{"X-API-Key", devKey}, false},
 		{"somebody where all may look", func(c *config.Config) { operators(c); c.PublicStatus = true }, closeBy, []string{"X-API-Key", devKey}, false},
 	} {
-		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, test.change, "one")
+		run(t, test.change, []string{"one"}, func(t *testing.T, r *rig) {
 			r.f.Before = func(context.Context) error {
 				return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "its process has ended", Stderr: words}
 			}
-			q := from(closeBy, bridgeAt, "POST", "/one/mcp", "Accept", "application/json, text/event-stream", "X-API-Key", opsKey)
-			q.Body, q.ContentLength = readCloser{strings.NewReader(initialize)}, int64(len(initialize))
-			if w := r.answer(q); !strings.Contains(w.Body.String(), "its process has ended") || strings.Contains(w.Body.String(), words) {
+			if w := r.ask("POST", "/one/mcp", initialize, "Accept", "application/json, text/event-stream", "X-API-Key", opsKey); !strings.Contains(w.Body.String(), "its process has ended") || strings.Contains(w.Body.String(), words) {
 				t.Fatalf("%s: a client over HTTP gets %d %s", test.name, w.Code, w.Body)
 			}
 			for _, path := range []string{"/readyz", "/readyz?format=text", "/ui/api/v1/status", "/ui/api/v1/servers/one"} {
