@@ -62,7 +62,7 @@ func (r *rig) join(key, path string) (session string) {
 	return id
 }
 
-// toldOf fails the test unless events have one with all of the parts, for each of some parts.
+// toldOf fails the test unless, for each list of parts, one of the events has all of the parts.
 func toldOf(t *testing.T, what string, got []string, wants ...[]string) {
 	t.Helper()
 	for _, want := range wants {

@@ -37,7 +37,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // asIs changes no setting.
 func asIs(*config.Config) {}
 
-// open is a bridge with every server of its configuration, for every principal but guests.
+// open is a bridge with the servers of its configuration, each for the principals that the rules allow.
 type open struct {
 	Bridge
 	c *config.Config
