@@ -1,8 +1,6 @@
 package server
 
 import (
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,41 +21,46 @@ paths:
     delete: { operationId: deletePets, tags: [vets], responses: { "200": { description: OK } } }
 `
 
-// Where an API's operations are found and called by tools, what a principal may
-// not use is neither found, described nor called, whoever shares the connection
-// and in both eras.
-func TestAccessSearch(t *testing.T) {
+// pets is a bridge of an API whose operations are found and called by tools. made returns the method of the request
+// that the API got since the last look.
+func pets(t *testing.T, change func(*config.Config)) (r *rig, made func() string) {
+	t.Helper()
 	got := make(chan string, 100)
 	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method }))
-	defer api.Close()
+	t.Cleanup(api.Close)
 	path := filepath.Join(t.TempDir(), "pets.yaml")
 	if err := os.WriteFile(path, []byte(petsAPI), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	r = reached(t, func(c *config.Config) {
+		c.Servers = []config.Server{config.DefaultServer("pets", "")}
+		c.Servers[0].Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
+		change(c)
+	})
+	return r, func() string {
+		select {
+		case method := <-got:
+			return method
+		default:
+			return ""
+		}
+	}
+}
+
+// Where an API's operations are found and called by tools, what a principal may
+// not use is neither found, described nor called, whoever shares the connection
+// and in both eras.
+func TestAccessSearch(t *testing.T) {
 	for _, share := range []gateway.Share{config.ShareSession, config.SharePrincipal, config.ShareCall, config.ShareAll} {
-		c := config.Default()
-		pets := config.DefaultServer("pets", share)
-		pets.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
-		c.Servers = []config.Server{pets}
-		c.Access = []config.Access{
-			{Name: "alice", Token: aliceKey},
-			{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"list*"}}},
-		}
-		if err := c.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-		defer s.Close(t.Context())
-		do := func(body string, header ...string) *httptest.ResponseRecorder {
-			q := from(peer, loopback, "POST", "/mcp", header...)
-			q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-			w := httptest.NewRecorder()
-			s.http.Handler.ServeHTTP(w, q)
-			return w
-		}
+		r, made := pets(t, func(c *config.Config) {
+			c.Servers[0].Share = share
+			c.Access = []config.Access{
+				{Name: "alice", Token: aliceKey},
+				{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"list*"}}},
+			}
+		})
 		for _, key := range []string{aliceKey, bobKey} {
-			w := do(initialize, as(key)...)
-			session := w.Header().Get("Mcp-Session-Id")
+			session := r.ask("POST", "/mcp", initialize, as(key)...).Header().Get("Mcp-Session-Id")
 			for _, tc := range []struct {
 				tool, arguments string
 				all, some       string // parts of what alice and bob are told
@@ -75,28 +78,25 @@ func TestAccessSearch(t *testing.T) {
 			} {
 				want, calls := tc.all, tc.calls
 				if key == bobKey {
-					want = tc.some
-					if calls == "DELETE" {
-						calls = ""
-					}
+					want, calls = tc.some, strings.TrimPrefix(tc.calls, "DELETE")
 				}
 				params := `"name":"` + tc.tool + `","arguments":` + tc.arguments
 				body, header := modernCall("tools/call", params+",")
-				for era, answer := range map[string]*httptest.ResponseRecorder{
-					"legacy": do(`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+params+`}}`, append(as(key), "Mcp-Session-Id", session, "Accept", "*/*")...),
-					"modern": do(body, append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(key)...)...),
+				for era, ask := range map[string]func() *httptest.ResponseRecorder{
+					"legacy": func() *httptest.ResponseRecorder {
+						return r.ask("POST", "/mcp", `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{`+params+`}}`, append(as(key), "Mcp-Session-Id", session, "Accept", "*/*")...)
+					},
+					"modern": func() *httptest.ResponseRecorder {
+						return r.ask("POST", "/mcp", body, append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(key)...)...)
+					},
 				} {
-					text := answer.Body.String()
-					if !strings.Contains(text, want) || key == bobKey && strings.Contains(strings.ReplaceAll(strings.ReplaceAll(text, `tool \"deletePets\"`, ""), "Unknown tool: deletePets", ""), "elete") {
-						t.Errorf("share %s, %s, %s: %s %s = %d %s, want %q", share, key, era, tc.tool, tc.arguments, answer.Code, text, want)
+					text := ask().Body.String()
+					own := strings.NewReplacer(`tool \"deletePets\"`, "", "Unknown tool: deletePets", "").Replace(text) // what bob has written himself
+					if !strings.Contains(text, want) || key == bobKey && strings.Contains(own, "elete") {
+						t.Errorf("share %s, %s, %s: %s %s = %s, want %q", share, key, era, tc.tool, tc.arguments, text, want)
 					}
-					made := ""
-					select {
-					case made = <-got:
-					default:
-					}
-					if made != calls {
-						t.Errorf("share %s, %s, %s: %s %s: the API got %q, want %q", share, key, era, tc.tool, tc.arguments, made, calls)
+					if got := made(); got != calls {
+						t.Errorf("share %s, %s, %s: %s %s: the API got %q, want %q", share, key, era, tc.tool, tc.arguments, got, calls)
 					}
 				}
 			}
@@ -107,24 +107,10 @@ func TestAccessSearch(t *testing.T) {
 // An operation whose name was given to another one is hidden, and not called by
 // search mode either: rules for the name are about the other one.
 func TestAccessSearchReplaced(t *testing.T) {
-	got := make(chan string, 100)
-	api := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- r.Method }))
-	defer api.Close()
-	path := filepath.Join(t.TempDir(), "pets.yaml")
-	if err := os.WriteFile(path, []byte(petsAPI), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c := config.Default()
-	pets := config.DefaultServer("pets", "")
-	pets.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Mode: rest.ModeSearch}
-	pets.Tools.Rename = map[string]string{"listPets": "deletePets"}
-	c.Servers = []config.Server{pets}
-	c.Access = []config.Access{{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"deletePets"}}}}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	defer s.Close(t.Context())
+	r, made := pets(t, func(c *config.Config) {
+		c.Servers[0].Tools.Rename = map[string]string{"listPets": "deletePets"}
+		c.Access = []config.Access{{Name: "bob", Token: bobKey, Tools: config.Choice{Allow: []string{"deletePets"}}}}
+	})
 	for _, tc := range []struct{ tool, arguments, calls string }{
 		{"deletePets", `{}`, "GET"},
 		{"call_tool", `{"name":"listPets"}`, ""},
@@ -132,17 +118,9 @@ func TestAccessSearchReplaced(t *testing.T) {
 		{"search_tools", `{}`, ""},
 	} {
 		body, header := modernCall("tools/call", `"name":"`+tc.tool+`","arguments":`+tc.arguments+",")
-		q := from(peer, loopback, "POST", "/mcp", append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(bobKey)...)...)
-		q.Body, q.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-		w := httptest.NewRecorder()
-		s.http.Handler.ServeHTTP(w, q)
-		made := ""
-		select {
-		case made = <-got:
-		default:
-		}
-		if made != tc.calls || strings.Contains(w.Body.String(), "DELETE") {
-			t.Errorf("%s %s: the API got %q, want %q: %s", tc.tool, tc.arguments, made, tc.calls, w.Body)
+		w := r.ask("POST", "/mcp", body, append(append(header, "Mcp-Name", tc.tool, "Accept", "*/*"), as(bobKey)...)...)
+		if got := made(); got != tc.calls || strings.Contains(w.Body.String(), "DELETE") {
+			t.Errorf("%s %s: the API got %q, want %q: %s", tc.tool, tc.arguments, got, tc.calls, w.Body)
 		}
 	}
 }

@@ -2,8 +2,10 @@ package server
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -57,14 +59,17 @@ func (r *rig) hold(key string) *holdings {
 	return h
 }
 
-// open says what of it is open.
+// all has what answers and what ends.
+func (h *holdings) all() []*wiretest.Reply {
+	return slices.AppendSeq(slices.Collect(maps.Values(h.calls)), maps.Values(h.streams))
+}
+
+// open says how much of it is open.
 func (h *holdings) open() (open int) {
 	synctest.Wait()
-	for _, all := range []map[string]*wiretest.Reply{h.calls, h.streams} {
-		for _, r := range all {
-			if !r.Over() {
-				open++
-			}
+	for _, r := range h.all() {
+		if !r.Over() {
+			open++
 		}
 	}
 	return open
@@ -100,6 +105,9 @@ func TestAccessTakenAway(t *testing.T) {
 			t.Fatal(err)
 		}
 		wiretest.Advance(2 * time.Second)
+		if a := r.Do("POST", "/one/mcp", call("9", "echo"), append(as(fresh), "Mcp-Session-Id", alice.session)...).Wait(); a.Status() != 401 {
+			t.Errorf("the key that was taken away: %d %s", a.Status(), a.Body())
+		}
 		if a, b := alice.open(), bob.open(); a != 0 || b != all {
 			t.Errorf("without a key, %d and %d are open, want 0 and %d", a, b, all)
 		}
@@ -131,12 +139,8 @@ func TestAccessTakenAway(t *testing.T) {
 		if n := back.open(); n != all {
 			t.Errorf("%d are open, want %d", n, all)
 		}
-		for _, h := range []*holdings{bob, back} {
-			for _, of := range []map[string]*wiretest.Reply{h.calls, h.streams} {
-				for _, r := range of {
-					r.Leave()
-				}
-			}
+		for _, r := range append(bob.all(), back.all()...) {
+			r.Leave()
 		}
 	})
 }

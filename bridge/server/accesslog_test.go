@@ -78,63 +78,6 @@ func TestAccessLog(t *testing.T) {
 	})
 }
 
-// With payloads there is what was asked and answered, cut, and without secrets.
-func TestAccessLogPayloads(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "calls.jsonl")
-	run(t, func(c *config.Config) { c.AccessLog = config.AccessLog{To: path, Payloads: true} }, []string{"one"}, func(t *testing.T, r *rig) {
-		id := r.begin("/mcp")
-		long := strings.Repeat("long ", 2000)
-		r.Do("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":{"api_key":"hunter2","n":12345678901234567890,"long":"`+long+`","after":1}}}`,
-			"Mcp-Session-Id", id, "Authorization", "Bearer hunter2").Wait()
-		r.s.Close(context.Background())
-		text, _ := os.ReadFile(path)
-		if bytes.Contains(text, []byte("hunter2")) {
-			t.Errorf("a secret is in the log: %s", text)
-		}
-		line := logged(t, path)[1]
-		if line["params_cut"] != true || line["result_cut"] != true || !bytes.Contains(text, []byte(`"n":12345678901234567890`)) || !bytes.Contains(text, []byte(`"api_key":"[redacted]"`)) {
-			t.Errorf("line = %v", line)
-		}
-		if n := len(text); n > 3*2*(4<<10) {
-			t.Errorf("the log has %d bytes", n)
-		}
-	})
-}
-
-// A file that is moved away is begun anew, and one that is cut off is written on.
-func TestAccessLogRotates(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "calls.jsonl")
-	run(t, func(c *config.Config) { c.AccessLog.To = path }, []string{"one"}, func(t *testing.T, r *rig) {
-		id := r.begin("/mcp")
-		wait := func() {
-			time.Sleep(2 * time.Second)
-			synctest.Wait()
-		}
-		wait()
-		if runtime.GOOS == "windows" { // files that are open cannot be moved
-			return
-		}
-		if err := os.Rename(path, path+".1"); err != nil {
-			t.Fatal(err)
-		}
-		wait()
-		r.Do("POST", "/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
-		wait()
-		if old, now := logged(t, path+".1"), logged(t, path); len(old) != 1 || len(now) != 1 || now[0]["method"] != "tools/call" {
-			t.Errorf("old: %v, new: %v", old, now)
-		}
-		if err := os.Truncate(path, 0); err != nil {
-			t.Fatal(err)
-		}
-		r.Do("POST", "/mcp", call("1", "echo"), "Mcp-Session-Id", id).Wait()
-		wait()
-		if now := logged(t, path); len(now) != 1 {
-			t.Errorf("after it was cut off: %v", now)
-		}
-	})
-}
-
 // What cannot be opened is said before anything is served.
 func TestAccessLogFault(t *testing.T) {
 	r := newRig(t, func(c *config.Config) {

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,74 +35,32 @@ func (r *rig) read(method, path, body, key string, want int, into any) {
 
 // The metrics as JSON are those of /metrics, and each caller sees those of its servers.
 func TestAdminMetrics(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
-		for _, at := range []string{"one", "two"} {
-			code, id := r.as(devKey, "/"+at+"/mcp", "", initialize)
-			if code != 200 {
-				t.Fatal(code, id)
-			}
-			if code, body := r.as(devKey, "/"+at+"/mcp", id, call("1", "echo")); code != 200 {
-				t.Fatal(code, body)
-			}
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		for _, at := range []string{"/one/mcp", "/two/mcp"} {
+			_, id := r.as(devKey, at, "", initialize)
+			r.as(devKey, at, id, call("1", "echo"))
 		}
-		type answer struct {
-			Metrics []metrics.Family `json:"metrics"`
-		}
-		find := func(a *answer, name string) *metrics.Family {
-			for i := range a.Metrics {
-				if a.Metrics[i].Name == name {
-					return &a.Metrics[i]
+		for _, tc := range []struct {
+			query, key   string
+			has, servers string // a metric, and the servers of those that are shown
+		}{
+			{"", opsKey, "mcp_bridge_build_info", ",one,two"},
+			{"", oneKey, "mcp_bridge_calls_total", "one"},
+			{"?name=mcp_bridge_call_&server=two", sinKey, "mcp_bridge_call_duration_seconds", "two"},
+			{"?server=one", oneKey, "mcp_bridge_calls_total", "one"},
+		} {
+			var got struct{ Metrics []metrics.Family }
+			r.read("GET", "metrics"+tc.query, "", tc.key, 200, &got)
+			servers, has := map[string]bool{}, false
+			for _, f := range got.Metrics {
+				has = has || f.Name == tc.has
+				for _, v := range f.Values {
+					servers[v.Labels["server"]] = true
 				}
 			}
-			return nil
-		}
-		var all, own, some, one answer
-		r.read("GET", "metrics", "", opsKey, 200, &all)
-		calls, took, summary := find(&all, "mcp_bridge_calls_total"), find(&all, "mcp_bridge_call_duration_seconds"), find(&all, "go_gc_duration_seconds")
-		if calls == nil || calls.Kind != "counter" || calls.Help == "" || took == nil || took.Kind != "histogram" || find(&all, "mcp_bridge_build_info") == nil || summary == nil || summary.Values[0].Count == nil {
-			t.Fatalf("%+v", all)
-		}
-		seen := 0.0
-		for _, v := range calls.Values {
-			if v.Labels["method"] == "tools/call" && v.Labels["outcome"] == "ok" {
-				seen += *v.Value
+			if all := strings.Join(slices.Sorted(maps.Keys(servers)), ","); !has || all != tc.servers || tc.query != "" && tc.key == sinKey && len(got.Metrics) != 1 {
+				t.Errorf("%q for %s: %d metrics of the servers %q, with %s: %t", tc.query, tc.key, len(got.Metrics), all, tc.has, has)
 			}
-		}
-		if seen != 2 {
-			t.Errorf("%v calls of tools: %+v", seen, calls.Values)
-		}
-		for _, v := range took.Values {
-			if v.Value != nil || *v.Count == 0 || len(v.Buckets) < 10 || v.Buckets[len(v.Buckets)-1].Count > *v.Count {
-				t.Errorf("a histogram: %+v", v)
-			}
-		}
-		r.read("GET", "metrics", "", oneKey, 200, &own)
-		for _, f := range own.Metrics {
-			for _, v := range f.Values {
-				if v.Labels["server"] != "one" {
-					t.Errorf("who may use one server sees %s of %v", f.Name, v.Labels)
-				}
-			}
-		}
-		if find(&own, "mcp_bridge_calls_total") == nil {
-			t.Errorf("its own are missing: %+v", own)
-		}
-		r.read("GET", "metrics?name=mcp_bridge_call_&server=two", "", sinKey, 200, &some)
-		if len(some.Metrics) != 1 || some.Metrics[0].Name != took.Name {
-			t.Errorf("those that begin so: %+v", some)
-		}
-		for _, v := range some.Metrics[0].Values {
-			if v.Labels["server"] != "two" {
-				t.Errorf("of one server: %v", v.Labels)
-			}
-		}
-		r.read("GET", "metrics?server=one", "", oneKey, 200, &one)
-		for _, none := range []string{"two", "none"} {
-			r.read("GET", "metrics?server="+none, "", oneKey, 404, nil)
-		}
-		if len(one.Metrics) == 0 {
-			t.Error("its own server has none")
 		}
 	})
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,15 +39,44 @@ func has(all []string, parts ...string) bool {
 	return false
 }
 
+// look opens a stream of events.
+func (r *rig) look(key, query string, header ...string) *wiretest.Reply {
+	a := r.Do("GET", "/ui/api/v1/events?"+query, "", append(header, "X-API-Key", key)...)
+	synctest.Wait()
+	return a
+}
+
+// act is a POST of an operator to the API.
+func (r *rig) act(path, body string) (int, string) {
+	w := r.ask("POST", "/ui/api/v1/"+path, body, "X-API-Key", opsKey)
+	return w.Code, w.Body.String()
+}
+
+// join begins a session with a key.
+func (r *rig) join(key, path string) (session string) {
+	r.t.Helper()
+	code, id := r.as(key, path, "", initialize)
+	if code != 200 {
+		r.t.Fatal(code, id)
+	}
+	return id
+}
+
+// toldOf fails the test unless, for each list of parts, one of the events has all of the parts.
+func toldOf(t *testing.T, what string, got []string, wants ...[]string) {
+	t.Helper()
+	for _, want := range wants {
+		if !has(got, want...) {
+			t.Errorf("%s is not told of %q:\n%s", what, want, strings.Join(got, "\n"))
+		}
+	}
+}
+
 // Events are written every 100 ms, however many there are: each write has its price, which calls pay.
 func TestAdminEventsTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		page := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", opsKey)
-		code, id := r.as(oneKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code)
-		}
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
+		page := r.look(opsKey, "topics=calls")
+		id := r.join(oneKey, "/one/mcp")
 		time.Sleep(time.Second)
 		calls := func() (events int) {
 			for range 20 {
@@ -72,107 +100,81 @@ func TestAdminEventsTogether(t *testing.T) {
 // A page that looks is told what happens of what its caller may see, until that one may
 // not look any more (O-040).
 func TestAdminEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
-		open := func(key, topics string) *wiretest.Reply {
-			a := r.Do("GET", "/ui/api/v1/events?topics="+topics, "", "X-API-Key", key)
-			synctest.Wait()
-			return a
-		}
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			key, topics string
 			want        int
-		}{{"", "calls", 401}, {newKey, "calls", 401}, {devKey, "log", 403}, {sinKey, "log", 403}, {opsKey, "none", 400}, {opsKey, "", 400}} {
-			header := []string{}
-			if tc.key != "" {
-				header = []string{"X-API-Key", tc.key}
-			}
-			if a := r.Do("GET", "/ui/api/v1/events?topics="+tc.topics, "", header...).Wait(); a.Status() != tc.want {
+		}{{newKey, "calls", 401}, {devKey, "log", 403}, {sinKey, "log", 403}} {
+			if a := r.look(tc.key, "topics="+tc.topics).Wait(); a.Status() != tc.want {
 				t.Errorf("%q asks for %q: %d %s", tc.key, tc.topics, a.Status(), a.Body())
 			}
 		}
-		if a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", opsKey, "Origin", "http://localhost:3000").Wait(); a.Status() != 403 {
+		if a := r.Do("GET", "/ui/api/v1/events?topics=calls", "").Wait(); a.Status() != 401 {
+			t.Errorf("without a key: %d", a.Status())
+		}
+		if a := r.look(opsKey, "topics=calls", "Origin", "http://localhost:3000").Wait(); a.Status() != 403 {
 			t.Errorf("another page: %d", a.Status())
 		}
 
-		mine, all := open(devKey, "servers,calls,sessions"), open(sinKey, "servers,calls,sessions")
-		ops := open(opsKey, "log")
-		code, id := r.as(oneKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code)
-		}
+		mine, all, ops := r.look(devKey, "topics=servers,calls,sessions"), r.look(sinKey, "topics=servers,calls,sessions"), r.look(opsKey, "topics=log")
+		id := r.join(oneKey, "/one/mcp")
 		x := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", oneKey, "Mcp-Session-Id", id)
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
-		got := eventsOf(all)
-		for _, want := range [][]string{
-			{"snapshot ", `"under_way":[]`, `"sessions":`, `"servers":`}, {"call.begin ", `"name":"wait"`, `"principal":"one"`}, {"call.end ", `"method":"initialize"`},
-			{"sessions ", `"principal":"one"`}, {"status ", `"name":"one"`, `"sessions":1`},
-		} {
-			if !has(got, want...) {
-				t.Errorf("who may look is not told of %q:\n%s", want, strings.Join(got, "\n"))
-			}
-		}
-		if has(got, `"name":"two"`, "status ") {
+		toldOf(t, "who may look", eventsOf(all),
+			[]string{"snapshot ", `"under_way":[]`, `"sessions":`, `"servers":`}, []string{"call.begin ", `"name":"wait"`, `"principal":"one"`}, []string{"call.end ", `"method":"initialize"`},
+			[]string{"sessions ", `"principal":"one"`}, []string{"status ", `"name":"one"`, `"sessions":1`})
+		toldOf(t, "an operator", eventsOf(ops), []string{"log ", "session began"})
+		if has(eventsOf(all), `"name":"two"`, "status ") {
 			t.Error("what has not changed is told again")
 		}
 		if got := eventsOf(mine); has(got, "call.") || has(got, `"principal":"one"`) || !has(got, "snapshot ") {
 			t.Errorf("what is of others is told:\n%s", strings.Join(got, "\n"))
 		}
-		if got := eventsOf(ops); !has(got, "log ", "session began") {
-			t.Errorf("the log:\n%s", strings.Join(got, "\n"))
-		}
 
+		// each tries what only some may do, and returns the answers.
+		each := func(what, path string, wants map[string]int, keys ...string) {
+			t.Helper()
+			for _, key := range keys {
+				if w := r.ask("POST", "/ui/api/v1/"+path, "{}", "X-API-Key", key); w.Code != wants[key] {
+					t.Errorf("%s %s: %d %s", key, what, w.Code, w.Body)
+				}
+			}
+		}
 		// Another caller does not see the call, nor end it; a viewer sees it; an operator ends it.
-		var shown struct {
-			Under []struct{ ID, Name string } `json:"under_way"`
-		}
-		if err := json.Unmarshal(r.ask("GET", "/ui/api/v1/calls", "", "X-API-Key", sinKey).Body.Bytes(), &shown); err != nil || len(shown.Under) != 1 || shown.Under[0].Name != "wait" {
-			t.Fatalf("%v %+v", err, shown)
-		}
 		if w := r.ask("GET", "/ui/api/v1/calls", "", "X-API-Key", devKey); strings.Contains(w.Body.String(), "wait") {
 			t.Errorf("another caller sees it: %s", w.Body)
 		}
-		for _, tc := range []struct {
-			key  string
-			want int
-		}{{devKey, 404}, {sinKey, 403}, {opsKey, 200}} {
-			if w := r.ask("POST", "/ui/api/v1/calls/"+shown.Under[0].ID+"/cancel", "{}", "X-API-Key", tc.key); w.Code != tc.want {
-				t.Errorf("%s cancels: %d %s", tc.key, w.Code, w.Body)
+		underWay := func() string {
+			t.Helper()
+			var shown struct {
+				Under []struct{ ID, Name string } `json:"under_way"`
 			}
+			if r.read("GET", "calls", "", sinKey, 200, &shown); len(shown.Under) != 1 || shown.Under[0].Name != "wait" {
+				t.Fatalf("%+v", shown)
+			}
+			return shown.Under[0].ID
 		}
+		each("cancels", "calls/"+underWay()+"/cancel", map[string]int{devKey: 404, sinKey: 403, opsKey: 200}, devKey, sinKey, opsKey)
 		if r := x.Wait(); !strings.Contains(r.Body(), "an operator cancelled the call") {
 			t.Errorf("the client is told: %s", r.Body())
 		}
 		synctest.Wait()
-		if !has(eventsOf(all), "call.end ", `"outcome":"cancelled"`) {
-			t.Error("its end is not told")
-		}
+		toldOf(t, "who may look", eventsOf(all), []string{"call.end ", `"outcome":"cancelled"`})
 		body, header := modernCall("tools/call", `"name":"wait","arguments":{},`) // without a session: likewise
 		x = r.Do("POST", "/one/mcp", body, append(header, "Mcp-Name", "wait", "X-API-Key", oneKey)...)
 		synctest.Wait()
-		shown.Under = nil
-		if err := json.Unmarshal(r.ask("GET", "/ui/api/v1/calls", "", "X-API-Key", sinKey).Body.Bytes(), &shown); err != nil || len(shown.Under) != 1 {
-			t.Fatalf("%v %+v", err, shown)
-		}
-		r.ask("POST", "/ui/api/v1/calls/"+shown.Under[0].ID+"/cancel", "{}", "X-API-Key", opsKey)
+		each("cancels", "calls/"+underWay()+"/cancel", map[string]int{opsKey: 200}, opsKey)
 		if r := x.Wait(); !strings.Contains(r.Body(), "an operator cancelled the call") {
 			t.Errorf("the client without a session got %s", r.Body())
 		}
 
 		// The session: likewise; and its own caller may end it.
-		for _, tc := range []struct {
-			key  string
-			want int
-		}{{devKey, 404}, {sinKey, 403}, {oneKey, 200}} {
-			rows := r.s.g.Sessions(func(string) bool { return true })
-			if len(rows) != 1 {
-				t.Fatalf("%+v", rows)
-			}
-			if w := r.ask("POST", "/ui/api/v1/sessions/"+rows[0].ID+"/end", "{}", "X-API-Key", tc.key); w.Code != tc.want {
-				t.Errorf("%s ends: %d %s", tc.key, w.Code, w.Body)
-			}
+		rows := r.s.g.Sessions(func(string) bool { return true })
+		if len(rows) != 1 {
+			t.Fatalf("%+v", rows)
 		}
+		each("ends", "sessions/"+rows[0].ID+"/end", map[string]int{devKey: 404, sinKey: 403, oneKey: 200}, devKey, sinKey, oneKey)
 		synctest.Wait()
 		if code, _ := r.as(oneKey, "/one/mcp", id, `{"jsonrpc":"2.0","id":1,"method":"ping"}`); code != 404 {
 			t.Errorf("the session goes on: %d", code)
@@ -181,10 +183,8 @@ func TestAdminEvents(t *testing.T) {
 		// Who may not look any more is told so.
 		r.apply(func(c *config.Config) { c.Access = append(c.Access[:1:1], c.Access[2:]...); c.Viewers = nil })
 		time.Sleep(3 * time.Second)
-		if got := eventsOf(all.Wait()); !has(got, "bye ", "signed_out") {
-			t.Errorf("after its key was taken away:\n%s", strings.Join(got, "\n"))
-		}
-		if got := eventsOf(mine); has(got, "bye ") {
+		toldOf(t, "whose key was taken away", eventsOf(all.Wait()), []string{"bye ", "signed_out"})
+		if has(eventsOf(mine), "bye ") {
 			t.Error("another page ends")
 		}
 		time.Sleep(2 * time.Minute)
@@ -197,10 +197,8 @@ func TestAdminEvents(t *testing.T) {
 // A stream that was opened with a key ends when the key is somebody else's; looking whose it
 // is counts as no request.
 func TestAdminEventsOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		page := r.Do("GET", "/ui/api/v1/events?topics=sessions", "", "X-API-Key", sinKey)
-		synctest.Wait()
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
+		page := r.look(sinKey, "topics=sessions")
 		counted := r.s.access.Door().Count(token.OK)
 		time.Sleep(20 * time.Second)
 		synctest.Wait()
@@ -222,18 +220,12 @@ func TestAdminEventsOther(t *testing.T) {
 // Who may look sees messages on both sides of the bridge. What they carry is for operators
 // where the configuration says so, and has no secrets then.
 func TestAdminTraffic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
-		open := func(key, query string) *wiretest.Reply {
-			a := r.Do("GET", "/ui/api/v1/events?"+query, "", "X-API-Key", key)
-			synctest.Wait()
-			return a
-		}
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		for _, tc := range []struct {
 			key, query string
 			want       int
 		}{{devKey, "topics=traffic", 403}, {sinKey, "topics=traffic&payloads=true", 403}, {opsKey, "topics=traffic&payloads=true", 409}} {
-			if r := open(tc.key, tc.query).Wait(); r.Status() != tc.want {
+			if r := r.look(tc.key, tc.query).Wait(); r.Status() != tc.want {
 				t.Errorf("%s asks for %s: %d %s", tc.key, tc.query, r.Status(), r.Body())
 			}
 		}
@@ -241,13 +233,10 @@ func TestAdminTraffic(t *testing.T) {
 			t.Error("messages are looked at although nobody may")
 		}
 		r.apply(func(c *config.Config) { c.Console = config.ConsolePayloads })
-		look, whole := open(sinKey, "topics=traffic"), open(opsKey, "payloads=true&topics=calls,traffic,calls")
-		other, plain := open(sinKey, "topics=traffic&server=two"), open(opsKey, "topics=traffic")
+		look, whole := r.look(sinKey, "topics=traffic"), r.look(opsKey, "payloads=true&topics=calls,traffic,calls")
+		other, plain := r.look(sinKey, "topics=traffic&server=two"), r.look(opsKey, "topics=traffic")
 
-		code, id := r.as(devKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code, id)
-		}
+		id := r.join(devKey, "/one/mcp")
 		const args = `{"jsonrpc":"2.0","id":"mine","method":"tools/call","params":{"name":"echo","arguments":{"password":"hunter22","x":"shown"}}}`
 		if code, body := r.as(devKey, "/one/mcp", id, args); code != 200 || !strings.Contains(body, "hunter22") {
 			t.Fatal(code, body)
@@ -267,21 +256,16 @@ func TestAdminTraffic(t *testing.T) {
 		synctest.Wait()
 
 		got := eventsOf(look)
-		for _, want := range [][]string{
-			{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"initialize"`, `"server":"one"`},
-			{`"side":"client"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"principal":"dev"`, `"session":"`},
-			{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"`},
-			{`"side":"server"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"took_ms":`, `"bytes":`},
-			{`"side":"client"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"took_ms":`},
-			{`"side":"client"`, `"to":"client"`, `"kind":"error"`, `"code":-32602`},
-			{`"side":"client"`, `"to":"server"`, `"method":"tools/call"`, `"name":"steps"`, `"id":"7"`},
-			{`"side":"server"`, `"to":"client"`, `"kind":"notification"`, `"method":"notifications/message"`},
-			{`"side":"server"`, `"to":"client"`, `"kind":"request"`, `"method":"sampling/createMessage"`, `"id":"\"q1\""`},
-		} {
-			if !has(got, want...) {
-				t.Errorf("who may look is not told of %q:\n%s", want, strings.Join(got, "\n"))
-			}
-		}
+		toldOf(t, "who may look", got,
+			[]string{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"initialize"`, `"server":"one"`},
+			[]string{`"side":"client"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"principal":"dev"`, `"session":"`},
+			[]string{`"side":"server"`, `"to":"server"`, `"kind":"request"`, `"method":"tools/call"`, `"name":"echo"`, `"server":"one"`, `"id":"`},
+			[]string{`"side":"server"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"took_ms":`, `"bytes":`},
+			[]string{`"side":"client"`, `"to":"client"`, `"kind":"result"`, `"method":"tools/call"`, `"name":"echo"`, `"id":"\"mine\""`, `"took_ms":`},
+			[]string{`"side":"client"`, `"to":"client"`, `"kind":"error"`, `"code":-32602`},
+			[]string{`"side":"client"`, `"to":"server"`, `"method":"tools/call"`, `"name":"steps"`, `"id":"7"`},
+			[]string{`"side":"server"`, `"to":"client"`, `"kind":"notification"`, `"method":"notifications/message"`},
+			[]string{`"side":"server"`, `"to":"client"`, `"kind":"request"`, `"method":"sampling/createMessage"`, `"id":"\"q1\""`})
 		if has(got, "payload") || has(got, "shown") || has(eventsOf(plain), "payload") {
 			t.Errorf("what messages carry is told to who has not asked for it, or may not:\n%s", strings.Join(got, "\n"))
 		}
@@ -289,12 +273,10 @@ func TestAdminTraffic(t *testing.T) {
 			t.Errorf("messages of another server:\n%s", strings.Join(got, "\n"))
 		}
 		all := eventsOf(whole)
-		if !has(all, `"side":"client"`, `"payload":"`, `shown`, `[redacted]`) || !has(all, `"side":"server"`, `"payload":"`, `shown`, `[redacted]`) || !has(all, "call.end ") {
-			t.Errorf("what they carry:\n%s", strings.Join(all, "\n"))
-		}
+		toldOf(t, "who has asked for what they carry", all, []string{`"side":"client"`, `"payload":"`, `shown`, `[redacted]`}, []string{`"side":"server"`, `"payload":"`, `shown`, `[redacted]`}, []string{"call.end "})
 		var known calls.Shown
-		if err := json.Unmarshal(r.ask("GET", "/ui/api/v1/calls?server=one", "", "X-API-Key", opsKey).Body.Bytes(), &known); err != nil || len(known.Recent) == 0 {
-			t.Fatal(err, known)
+		if r.read("GET", "calls?server=one", "", opsKey, 200, &known); len(known.Recent) == 0 {
+			t.Fatal(known)
 		}
 		kept := 0
 		for _, one := range known.Recent {
@@ -339,18 +321,11 @@ func TestAdminTraffic(t *testing.T) {
 // A page whose connection was lost goes on where it was, or is told how much it has missed
 // and how all is.
 func TestAdminEventsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		open := func(key, last string, topics ...string) *wiretest.Reply {
-			header := []string{"X-API-Key", key}
-			if last != "" {
-				header = append(header, "Last-Event-ID", last)
-			}
-			a := r.Do("GET", "/ui/api/v1/events?topics="+strings.Join(append(topics, "calls"), ","), "", header...)
-			synctest.Wait()
-			return a
+			return r.look(key, "topics="+strings.Join(append(topics, "calls"), ","), "Last-Event-ID", last)
 		}
-		_, id := r.as(devKey, "/one/mcp", "", initialize)
+		id := r.join(devKey, "/one/mcp")
 		calls := func(n int) {
 			t.Helper()
 			for range n {
@@ -429,172 +404,133 @@ func TestAdminEventsAgain(t *testing.T) {
 // So many pages may be open, and each caller has its part: a quarter, of as many as the
 // configuration says, from the next page on.
 func TestAdminStreams(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		open := func(key string) (*wiretest.Reply, bool) {
-			a := r.Do("GET", "/ui/api/v1/events?topics=calls", "", "X-API-Key", key)
-			synctest.Wait()
-			return a, len(a.Events()) > 0
-		}
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
 		var pages []*wiretest.Reply
-		for n := range 5 {
-			r, ok := open(devKey)
-			if ok != (n < 4) {
-				t.Errorf("page %d: %d", n, r.Status())
+		opens := func(what, key string, want bool) {
+			t.Helper()
+			a := r.look(key, "topics=calls")
+			if ok := len(a.Events()) > 0; ok != want || !ok && (a.Wait().Status() != 429 || !strings.Contains(a.Body(), "console_streams")) {
+				t.Errorf("%s: %d %s", what, a.Status(), a.Body())
 			}
-			pages = append(pages, r)
+			pages = append(pages, a)
 		}
-		if r := pages[4].Wait(); r.Status() != 429 || !strings.Contains(r.Body(), "console_streams") {
-			t.Errorf("one too many: %d %s", r.Status(), r.Body())
+		for n := range 5 {
+			opens(fmt.Sprint("page ", n), devKey, n < 4)
 		}
-		if _, ok := open(opsKey); !ok {
-			t.Error("another caller has no place")
-		}
+		opens("another caller's page", opsKey, true)
 		pages[0].Leave()
 		synctest.Wait()
-		if _, ok := open(devKey); !ok {
-			t.Error("a page that has gone keeps its place")
-		}
-		if _, err := r.s.Apply(r.s.other(func(c *config.Config) { c.ConsoleStreams = 20 })); err != nil {
-			t.Fatal(err)
-		}
-		_, fifth := open(devKey)
-		if _, sixth := open(devKey); !fifth || sixth {
-			t.Errorf("a quarter of 20: the fifth page %t, the sixth %t", fifth, sixth)
-		}
+		opens("in place of one that has gone", devKey, true)
+		r.apply(func(c *config.Config) { c.ConsoleStreams = 20 })
+		opens("the fifth of a quarter of 20", devKey, true)
+		opens("the sixth", devKey, false)
 	})
 }
 
 // An operator's decision about a circuit breaker is seen in /readyz, with who has made it,
-// and survives that the server's settings change.
+// and survives that the server's settings change (O-042).
 func TestAdminBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		force := func(body string) (int, string) {
-			w := r.ask("POST", "/ui/api/v1/servers/one/breaker", body, "X-API-Key", opsKey)
-			return w.Code, w.Body.String()
-		}
-		for _, bad := range []string{`{}`, `{"state":"ajar"}`, `{"state":"open","for":"25h"}`, `{"state":"open","for":"soon"}`, `{"state":"auto","for":"1m"}`, `{"state":"open","by":"x"}`} {
-			if code, body := force(bad); code != 400 {
-				t.Errorf("%s: %d %s", bad, code, body)
-			}
-		}
-		begin := func() int { code, _ := r.as(devKey, "/one/mcp", "", initialize); return code }
-		tells := func() string {
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
+		is := func(when, want string) {
+			t.Helper()
 			_, got := r.readyz("X-API-Key", opsKey)
-			f := got.Servers[0].Forced
-			if f == nil {
-				return "nothing"
+			tells := "nothing"
+			if f := got.Servers[0].Forced; f != nil {
+				tells = fmt.Sprint(f.Breaker, " by ", f.By, " for ", f.Until.Sub(f.Since))
 			}
-			return fmt.Sprint(f.Breaker, " by ", f.By, " for ", f.Until.Sub(f.Since))
+			if code, body := r.as(devKey, "/one/mcp", "", initialize); (code == 200) != (want == "nothing") || tells != want {
+				t.Errorf("%s: %s, want %s; a client: %d %s", when, tells, want, code, body)
+			}
 		}
-		if code, body := force(`{"state":"open","for":"30m"}`); code != 200 || begin() == 200 || tells() != "open by ops for 30m0s" {
-			t.Errorf("%d %s, %s", code, body, tells())
+		force := func(body string) {
+			t.Helper()
+			if code, text := r.act("servers/one/breaker", body); code != 200 {
+				t.Errorf("%s: %d %s", body, code, text)
+			}
 		}
+		force(`{"state":"open","for":"30m"}`)
+		is("for a time", "open by ops for 30m0s")
 		r.apply(func(c *config.Config) { c.Servers[0].Timeout = time.Minute })
-		if begin() == 200 || tells() != "open by ops for 30m0s" {
-			t.Errorf("after a change: %s", tells())
-		}
+		is("after a change", "open by ops for 30m0s")
 		time.Sleep(31 * time.Minute)
-		if begin() != 200 || tells() != "nothing" {
-			t.Errorf("after its time: %s", tells())
-		}
-		if code, _ := force(`{"state":"open"}`); code != 200 || tells() != "open by ops for 10m0s" {
-			t.Errorf("%d %s", code, tells())
-		}
-		if code, _ := force(`{"state":"auto"}`); code != 200 || tells() != "nothing" || begin() != 200 {
-			t.Errorf("%d %s", code, tells())
-		}
-		w := r.ask("POST", "/ui/api/v1/servers/one/probe", "{}", "X-API-Key", opsKey)
-		if w.Code != 200 || !strings.Contains(w.Body.String(), `"ok": true`) {
-			t.Errorf("a probe: %d %s", w.Code, w.Body)
+		is("after its time", "nothing")
+		force(`{"state":"open"}`)
+		is("without a time", "open by ops for 10m0s")
+		force(`{"state":"auto"}`)
+		is("taken back", "nothing")
+		if code, body := r.act("servers/one/probe", "{}"); code != 200 || !strings.Contains(body, `"ok": true`) {
+			t.Errorf("a probe: %d %s", code, body)
 		}
 	})
 }
 
-// A connection that an operator closes takes its calls with it, and no session.
+// A connection that an operator closes takes its calls with it, and no session. Those that no call uses are closed at an
+// operator's word, and others stay. The next call opens another one, and what a client subscribes to is opened again at
+// once.
 func TestAdminStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		code, id := r.as(devKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code)
-		}
-		x := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
-		synctest.Wait()
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		_, _, of, _ := r.s.g.Operated("one")
-		all := of.List(nil, false)
-		if len(all) != 1 || all[0].Calls != 1 || all[0].Client != "c 1" {
-			t.Fatalf("%+v", all)
+		list := func(want int) []health.ConnectionStatus {
+			t.Helper()
+			synctest.Wait()
+			all := of.List(nil, false)
+			if len(all) != want {
+				t.Fatalf("%d connections, want %d: %+v", len(all), want, all)
+			}
+			return all
 		}
-		if w := r.ask("POST", "/ui/api/v1/servers/one/connections/"+all[0].ID+"/stop", "{}", "X-API-Key", opsKey); w.Code != 200 {
-			t.Fatalf("%d %s", w.Code, w.Body)
+		var ids []string
+		works := func(n int) {
+			t.Helper()
+			if code, body := r.as(devKey, "/one/mcp", ids[n], call("9", "echo")); code != 200 || !strings.Contains(body, "result") {
+				t.Errorf("session %d: %d %s", n, code, body)
+			}
 		}
-		if r := x.Wait(); !strings.Contains(r.Body(), "upstream_lost") {
+		for n := range 3 {
+			ids = append(ids, r.join(devKey, "/one/mcp"))
+			works(n)
+		}
+		waits := func(id string) *wiretest.Reply {
+			return r.Do("POST", "/one/mcp", call(id, "wait"), "X-API-Key", devKey, "Mcp-Session-Id", ids[0])
+		}
+		lost := waits("1")
+		was := list(3)
+		if was[0].Calls != 1 || was[0].Client != "c 1" {
+			t.Fatalf("%+v", was)
+		}
+		if code, body := r.act("servers/one/connections/"+was[0].ID+"/stop", "{}"); code != 200 {
+			t.Fatal(code, body)
+		}
+		if r := lost.Wait(); !strings.Contains(r.Body(), "upstream_lost") {
 			t.Errorf("its call: %s", r.Body())
 		}
 		synctest.Wait()
-		if code, body := r.as(devKey, "/one/mcp", id, call("2", "echo")); code != 200 || !strings.Contains(body, "result") {
-			t.Errorf("the session: %d %s", code, body)
-		}
-		if now := of.List(nil, false); len(now) != 1 || now[0].ID == all[0].ID {
-			t.Errorf("connections: %+v", now)
-		}
-	})
-}
+		works(0)
 
-// Connections that no call uses are closed at an operator's word, and others stay. The next call
-// opens another one, and what a client subscribes to is opened again at once.
-func TestAdminStopIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
-		var ids []string
-		for range 3 {
-			code, id := r.as(devKey, "/one/mcp", "", initialize)
-			if code != 200 {
-				t.Fatal(code)
-			}
-			if code, body := r.as(devKey, "/one/mcp", id, call("1", "echo")); code != 200 {
-				t.Fatal(body)
-			}
-			ids = append(ids, id)
-		}
-		busy := r.Do("POST", "/one/mcp", call("2", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", ids[0])
+		busy := waits("2")
 		if code, body := r.as(devKey, "/one/mcp", ids[1], `{"jsonrpc":"2.0","id":3,"method":"resources/subscribe","params":{"uri":"a:"}}`); code != 200 || !strings.Contains(body, "result") {
 			t.Fatal(code, body)
 		}
-		synctest.Wait()
-		_, _, of, _ := r.s.g.Operated("one")
-		was := of.List(nil, false)
-		w := r.ask("POST", "/ui/api/v1/servers/one/connections/stop", "{}", "X-API-Key", opsKey)
-		if w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 2`) {
-			t.Fatalf("%d %s", w.Code, w.Body)
+		was = list(3)
+		if code, body := r.act("servers/one/connections/stop", "{}"); code != 200 || !strings.Contains(body, `"stopped": 2`) {
+			t.Fatal(code, body)
 		}
-		synctest.Wait()
-		now := of.List(nil, false)
-		if len(was) != 3 || len(now) != 2 || now[0].ID != was[0].ID || now[0].Calls != 1 || slices.ContainsFunc(was, func(c health.ConnectionStatus) bool { return c.ID == now[1].ID }) {
+		known := func(c health.ConnectionStatus) bool {
+			return slices.ContainsFunc(was, func(w health.ConnectionStatus) bool { return w.ID == c.ID })
+		}
+		now := list(2)
+		if slices.IndexFunc(now, func(c health.ConnectionStatus) bool { return known(c) && c.Calls == 1 }) < 0 || known(now[0]) && known(now[1]) {
 			t.Errorf("before %+v, after %+v", was, now)
 		}
-		if code, body := r.as(devKey, "/one/mcp", ids[2], call("4", "echo")); code != 200 || !strings.Contains(body, "result") {
-			t.Errorf("a session whose connection was closed: %d %s", code, body)
-		}
-		if n := len(of.List(nil, false)); n != 3 {
-			t.Errorf("%d connections, want 3", n)
-		}
+		works(2)
+		list(3)
+		r.f.Answer(`{}`) // to the call that was lost
 		r.f.Answer(`{"content":[]}`)
 		if r := busy.Wait(); !strings.Contains(r.Body(), "result") {
 			t.Errorf("the call under way: %s", r.Body())
 		}
-		if w := r.ask("POST", "/ui/api/v1/servers/two/connections/stop", "{}", "X-API-Key", opsKey); w.Code != 200 || !strings.Contains(w.Body.String(), `"stopped": 0`) {
-			t.Errorf("a server without connections: %d %s", w.Code, w.Body)
-		}
-		for _, no := range []struct {
-			path, body, key string
-			want            int
-		}{{"none", "{}", opsKey, 404}, {"one", `{"all":true}`, opsKey, 400}, {"one", "{}", sinKey, 403}} {
-			if w := r.ask("POST", "/ui/api/v1/servers/"+no.path+"/connections/stop", no.body, "X-API-Key", no.key); w.Code != no.want {
-				t.Errorf("%+v: %d %s", no, w.Code, w.Body)
-			}
+		if code, body := r.act("servers/two/connections/stop", "{}"); code != 200 || !strings.Contains(body, `"stopped": 0`) {
+			t.Errorf("a server without connections: %d %s", code, body)
 		}
 	})
 }
@@ -602,35 +538,18 @@ func TestAdminStopIdle(t *testing.T) {
 // A server that an operator has drained gets no new calls and no new sessions; those under way
 // end. Others go on, and nobody tries it meanwhile.
 func TestAdminDrainServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
-		act := func(path, body string) (int, string) {
-			w := r.ask("POST", "/ui/api/v1/servers/"+path, body, "X-API-Key", opsKey)
-			return w.Code, w.Body.String()
-		}
-		for _, bad := range []string{`{"for":"25h"}`, `{"for":"soon"}`, `{"by":"x"}`, `[]`} {
-			if code, body := act("one/drain", bad); code != 400 {
-				t.Errorf("%s: %d %s", bad, code, body)
-			}
-		}
-		if code, _ := act("none/drain", "{}"); code != 404 {
-			t.Errorf("no such server: %d", code)
-		}
-		code, id := r.as(devKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code, id)
-		}
-		begun := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
-		synctest.Wait()
-		state := func() string {
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		orders := func(path, body, want string) {
+			t.Helper()
+			code, text := r.act("servers/one/"+path, body)
 			_, got := r.readyz("X-API-Key", opsKey)
+			state := "not drained"
 			if d := got.Servers[0].Drained; d != nil {
-				return fmt.Sprint(d.By, " ", d.Until != nil, " ", got.Ready)
+				state = fmt.Sprint(d.By, " ", d.Until != nil)
 			}
-			return "not drained"
-		}
-		if code, body := act("one/drain", "{}"); code != 200 || !strings.Contains(body, `"drained"`) || state() != "ops false true" {
-			t.Errorf("%d %s, %s", code, body, state())
+			if code != 200 || state != want || !got.Ready {
+				t.Errorf("%s %s: %d %s, %s, want %s", path, body, code, text, state, want)
+			}
 		}
 		refused := func(what, body string) {
 			t.Helper()
@@ -638,12 +557,25 @@ func TestAdminDrainServer(t *testing.T) {
 				t.Errorf("%s: %s", what, body)
 			}
 		}
+		served := func(what, body string) {
+			t.Helper()
+			if !strings.Contains(body, `"result"`) {
+				t.Errorf("%s: %s", what, body)
+			}
+		}
+		calls := func(path, id, tool string) string {
+			_, body := r.as(devKey, path, id, call("2", tool))
+			return body
+		}
+		id := r.join(devKey, "/one/mcp")
+		begun := r.Do("POST", "/one/mcp", call("1", "wait"), "X-API-Key", devKey, "Mcp-Session-Id", id)
+		synctest.Wait()
+		orders("drain", "{}", "ops false")
 		a := r.Do("POST", "/one/mcp", initialize, "X-API-Key", devKey).Wait()
 		if refused("a new session", a.Body()); a.Status() != 503 {
 			t.Errorf("a new session: %d", a.Status())
 		}
-		_, body := r.as(devKey, "/one/mcp", id, call("2", "echo"))
-		refused("a new call of a session", body)
+		refused("a new call of a session", calls("/one/mcp", id, "echo"))
 		if got := r.Do("GET", "/metrics", "", "X-API-Key", opsKey).Wait().Body(); !strings.Contains(got, `method="tools/call",outcome="drained",server="one"} 1`) { // not unavailable, for which there are alerts
 			t.Error("no call is counted as drained")
 		}
@@ -653,20 +585,12 @@ func TestAdminDrainServer(t *testing.T) {
 		if refused("a call without a session", a.Body()); a.Status() != 503 {
 			t.Errorf("a call without a session: %d", a.Status())
 		}
-		if a := r.Do("POST", "/two/mcp", modern, header...).Wait(); a.Status() != 200 || !strings.Contains(a.Body(), `"result"`) {
-			t.Errorf("the other server: %d %s", a.Status(), a.Body())
-		}
+		served("the other server", r.Do("POST", "/two/mcp", modern, header...).Wait().Body())
 
 		// All as one: the other server's tools go on, and this one is left alone.
-		code, all := r.as(devKey, "/mcp", "", initialize)
-		if code != 200 {
-			t.Fatal(code, all)
-		}
-		_, body = r.as(devKey, "/mcp", all, call("3", "one__echo"))
-		refused("all as one", body)
-		if _, body := r.as(devKey, "/mcp", all, call("4", "two__echo")); !strings.Contains(body, `"result"`) {
-			t.Errorf("the other server among all as one: %s", body)
-		}
+		all := r.join(devKey, "/mcp")
+		refused("all as one", calls("/mcp", all, "one__echo"))
+		served("the other server among all as one", calls("/mcp", all, "two__echo"))
 		r.as(devKey, "/mcp", all, `{"jsonrpc":"2.0","id":5,"method":"tools/list"}`)
 		opened := r.f.Opened()
 		time.Sleep(4 * time.Minute)
@@ -680,23 +604,15 @@ func TestAdminDrainServer(t *testing.T) {
 			t.Errorf("a call under way: %s", r.Body())
 		}
 		r.apply(func(c *config.Config) { c.Servers[0].Timeout = time.Minute })
-		_, body = r.as(devKey, "/one/mcp", id, call("6", "echo"))
-		refused("after its settings have changed", body)
-		if code, _ := act("one/resume", "{}"); code != 200 || state() != "not drained" {
-			t.Errorf("resumed: %d %s", code, state())
-		}
-		if _, body := r.as(devKey, "/one/mcp", id, call("7", "echo")); !strings.Contains(body, `"result"`) {
-			t.Errorf("resumed: %s", body)
-		}
-		if _, body := r.as(devKey, "/mcp", all, call("8", "one__echo")); !strings.Contains(body, `"result"`) {
-			t.Errorf("resumed, all as one: %s", body)
-		}
-		if code, _ := act("one/drain", `{"for":"10m"}`); code != 200 || state() != "ops true true" {
-			t.Errorf("for a while: %d %s", code, state())
-		}
+		refused("after its settings have changed", calls("/one/mcp", id, "echo"))
+		orders("resume", "{}", "not drained")
+		served("resumed", calls("/one/mcp", id, "echo"))
+		served("resumed, all as one", calls("/mcp", all, "one__echo"))
+		orders("drain", `{"for":"10m"}`, "ops true")
 		time.Sleep(11 * time.Minute)
-		if _, body := r.as(devKey, "/one/mcp", id, call("9", "echo")); !strings.Contains(body, `"result"`) || state() != "not drained" {
-			t.Errorf("after its time: %s, %s", body, state())
+		served("after its time", calls("/one/mcp", id, "echo"))
+		if _, got := r.readyz("X-API-Key", opsKey); got.Servers[0].Drained != nil {
+			t.Errorf("after its time: %+v", got.Servers[0].Drained)
 		}
 	})
 }
@@ -704,39 +620,29 @@ func TestAdminDrainServer(t *testing.T) {
 // A bridge that an operator has drained is not ready, and goes on; what is kept of lists is
 // forgotten.
 func TestAdminDrain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one")
-		act := func(path string) (int, string) {
-			w := r.ask("POST", "/ui/api/v1/"+path, "{}", "X-API-Key", opsKey)
-			return w.Code, w.Body.String()
+	run(t, operators, []string{"one"}, func(t *testing.T, r *rig) {
+		acts := func(path, want string) {
+			t.Helper()
+			if code, body := r.act(path, "{}"); code != 200 || !strings.Contains(body, want) {
+				t.Errorf("%s: %d %s", path, code, body)
+			}
 		}
-		if code, body := act("drain"); code != 200 || !strings.Contains(body, `"draining": true`) {
-			t.Errorf("%d %s", code, body)
-		}
+		acts("drain", `"draining": true`)
 		if status, got := r.readyz("X-API-Key", opsKey); status != 503 || got.Drained == nil || got.Drained.By != "ops" {
 			t.Errorf("drained: %d %+v", status, got)
 		}
 		if _, got := r.readyz("X-API-Key", oneKey); got.Drained != nil && got.Drained.By != "" && got.Whole == nil {
 			t.Errorf("who may not see all sees who has done it: %+v", got)
 		}
-		code, id := r.as(devKey, "/one/mcp", "", initialize)
-		if code != 200 {
-			t.Errorf("a client: %d", code)
-		}
-		if code, _ := act("resume"); code != 200 {
-			t.Errorf("%d", code)
-		}
+		id := r.join(devKey, "/one/mcp")
+		acts("resume", "")
 		if status, got := r.readyz("X-API-Key", opsKey); status != 200 || got.Drained != nil {
 			t.Errorf("resumed: %d %+v", status, got)
 		}
 		if code, body := r.as(devKey, "/one/mcp", id, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`); code != 200 {
-			t.Fatalf("%d %s", code, body)
+			t.Fatal(code, body)
 		}
-		if code, body := act("servers/one/lists/forget"); code != 200 || !strings.Contains(body, `"forgotten": 1`) {
-			t.Errorf("%d %s", code, body)
-		}
-		if code, body := act("servers/one/lists/forget"); code != 200 || !strings.Contains(body, `"forgotten": 0`) {
-			t.Errorf("%d %s", code, body)
-		}
+		acts("servers/one/lists/forget", `"forgotten": 1`)
+		acts("servers/one/lists/forget", `"forgotten": 0`)
 	})
 }

@@ -11,6 +11,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -46,11 +47,11 @@ func newFailing() *mcp.Server {
 	return s
 }
 
-// failing are servers with a tool that fails, each reached in another way.
-func failing(t *testing.T) []config.Server {
+// failing are servers with a tool that fails, each reached in another way. Those over HTTP are behind seen.
+func failing(t *testing.T, seen func(http.Handler) http.Handler) []config.Server {
 	t.Helper()
 	serves := func(h http.Handler) string {
-		site := httptest.NewServer(h)
+		site := httptest.NewServer(seen(h))
 		t.Cleanup(site.Close)
 		return site.URL
 	}
@@ -90,16 +91,40 @@ func failing(t *testing.T) []config.Server {
 }
 
 // A tool that fails is counted and logged as that, however its server is reached, for
-// clients of each era, by itself and among others.
+// clients of each era, by itself and among others. An operator sees the tools of a server after a client listed them;
+// to look opens no connection and starts no process.
 func TestFailedTools(t *testing.T) {
 	t.Parallel()
 	c := config.Default()
-	c.Servers = failing(t)
+	c.Servers = failing(t, func(h http.Handler) http.Handler { return h })
 	c.AccessLog.To = filepath.Join(t.TempDir(), "calls.jsonl")
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	address, stop := serveAs(t, &c, slog.New(slog.DiscardHandler))
+	get := func(path string) string {
+		t.Helper()
+		res, err := http.Get("http://" + address + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		text, err := io.ReadAll(res.Body)
+		if res.StatusCode != 200 || err != nil {
+			t.Fatalf("%s: %d, %v", path, res.StatusCode, err)
+		}
+		return string(text)
+	}
+	const api = "/ui/api/v1/servers/"
+	for i := range c.Servers {
+		name := c.Servers[i].Name
+		if list := gjson.Get(get(api+name+"/tools"), "tools").Raw; list != "null" {
+			t.Errorf("%s, before a client lists: %s", name, list)
+		}
+		if n := gjson.Get(get(api+name), "server.connections"); n.Int() != 0 || !n.Exists() {
+			t.Errorf("%s has %s connections when an operator has looked", name, n.Raw)
+		}
+	}
 	call := func(path, revision string, tools ...string) {
 		t.Helper()
 		var transport mcp.Transport = &mcp.StreamableClientTransport{Endpoint: "http://" + address + path + "/mcp", DisableStandaloneSSE: true}
@@ -112,6 +137,9 @@ func TestFailedTools(t *testing.T) {
 			t.Fatalf("%s, %s: %v", path, revision, err)
 		}
 		defer session.Close()
+		if _, err := session.ListTools(t.Context(), nil); err != nil {
+			t.Errorf("%s, %s: %v", path, revision, err)
+		}
 		for _, tool := range tools {
 			if result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool}); err != nil || !result.IsError {
 				t.Fatalf("%s, %s: %s = %+v, %v, want a result with isError", path, revision, tool, result, err)
@@ -124,6 +152,9 @@ func TestFailedTools(t *testing.T) {
 		for i := range c.Servers {
 			name := c.Servers[i].Name
 			call("/"+name, revision, "fail")
+			if list := get(api + name + "/tools"); gjson.Get(list, "total").Int() != 1 || gjson.Get(list, "tools.#.name").Raw != `["fail"]` {
+				t.Errorf("%s: %s", name, list)
+			}
 			together = append(together, name+"__fail")
 			era := "legacy"
 			if revision == "2026-07-28" {
@@ -134,25 +165,16 @@ func TestFailedTools(t *testing.T) {
 		call("", revision, together...)
 	}
 
-	res, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	scraped, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	counted := 0
-	for line := range bytes.Lines(scraped) {
-		if bytes.HasPrefix(line, []byte("mcp_bridge_calls_total{")) && bytes.Contains(line, []byte(`method="tools/call"`)) {
+	scraped, counted := get("/metrics"), 0
+	for line := range strings.Lines(scraped) {
+		if strings.HasPrefix(line, "mcp_bridge_calls_total{") && strings.Contains(line, `method="tools/call"`) {
 			counted++
 		}
 	}
 	for key, n := range want {
 		var name, era, outcome string
 		_, _ = fmt.Sscan(key, &name, &era, &outcome)
-		if line := fmt.Sprintf("mcp_bridge_calls_total{era=%q,method=\"tools/call\",outcome=%q,server=%q} %d\n", era, outcome, name, n); !bytes.Contains(scraped, []byte(line)) {
+		if line := fmt.Sprintf("mcp_bridge_calls_total{era=%q,method=\"tools/call\",outcome=%q,server=%q} %d\n", era, outcome, name, n); !strings.Contains(scraped, line) {
 			t.Errorf("the metrics lack %s", line)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -49,180 +48,141 @@ func signsIn(t *testing.T, i *authtest.Issuer, group string) {
 	})
 }
 
+// fronting has the bridge stand in for its issuer.
+func fronting(c *config.Config) {
+	c.PublicURL = here
+	c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
+}
+
 // The bridge stands in for its issuer: its metadata names it, its routes are served beside
 // those of servers, and its tokens count by the rules for users of the issuer, at the address
 // that they are for.
 func TestFront(t *testing.T) {
 	for _, base := range []string{"", "/tools"} {
-		const public = "http://127.0.0.1:8808"
-		root := public + base
-		for _, group := range []string{"eng", "sales"} {
-			identified(t, func(c *config.Config) {
-				c.PublicURL, c.BasePath = public, base
-				c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
-				c.Servers[1].HTTP = &remote.Config{URL: "https://tools.example.com/mcp", OAuth: &oauth.Settings{Exchange: "standard"}}
-			}, func(t *testing.T, r *rig, i *authtest.Issuer) {
-				signsIn(t, i, group)
-				do := func(method, path string, form url.Values, header ...string) *httptest.ResponseRecorder {
-					t.Helper()
-					q := from(peer, loopback, method, path, header...)
-					if form != nil {
-						body := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
-						q.Body, q.ContentLength = body.Body, body.ContentLength
-						q.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-					}
-					return r.answer(q)
+		root := here + base
+		identified(t, func(c *config.Config) {
+			fronting(c)
+			c.BasePath = base
+			c.Servers[1].HTTP = &remote.Config{URL: "https://tools.example.com/mcp", OAuth: &oauth.Settings{Exchange: "standard"}}
+		}, func(t *testing.T, r *rig, i *authtest.Issuer) {
+			a := r.ask("GET", "/.well-known/oauth-protected-resource"+base+"/one/mcp", "")
+			if got := gjson.Get(a.Body.String(), "authorization_servers").Raw; got != `["`+root+`"]` {
+				t.Fatalf("I-100: the metadata of the resource names %s", got)
+			}
+			a = r.ask("GET", "/.well-known/oauth-authorization-server"+base, "", "Origin", "https://inspector.example.com", "Sec-Fetch-Site", "cross-site")
+			if v := gjson.Parse(a.Body.String()); v.Get("issuer").Str != root || v.Get("scopes_supported").Raw != `["mcp:use"]` || a.Header().Get("Access-Control-Allow-Origin") != "*" {
+				t.Fatalf("%d %v %s", a.Code, a.Header(), a.Body)
+			}
+			// Under a name that is not served here there is none of it.
+			for _, path := range []string{"/.well-known/oauth-authorization-server" + base, base + "/authorize", base + "/token", base + "/register"} {
+				if a := r.ask("GET", path, "", "Host", "evil.example.com"); a.Code != 403 {
+					t.Errorf("%s as evil.example.com: %d", path, a.Code)
 				}
-				a := do("GET", "/.well-known/oauth-protected-resource"+base+"/one/mcp", nil)
-				if got := gjson.Get(a.Body.String(), "authorization_servers").Raw; got != `["`+root+`"]` {
-					t.Fatalf("I-100: the metadata of the resource names %s", got)
+			}
+			at := func(int) *rig { return r }
+			signsIn(t, i, "sales") // no rule of access is for him
+			if s := frontLogin(t, base, root+"/one/mcp", at); s.fault != "access_denied" {
+				t.Errorf("of the group sales: %+v", s)
+			}
+			signsIn(t, i, "eng")
+			if s := frontLogin(t, base, root+"/three/mcp", at); s.fault != "invalid_target" {
+				t.Errorf("N-81: %+v", s)
+			}
+			s := frontLogin(t, base, root+"/one/mcp", at)
+			token := s.tokens.Get("access_token").Str
+			a = r.ask("GET", base+"/whoami?for=/one/mcp", "", as(token)...)
+			if v := gjson.Parse(a.Body.String()); a.Code != 200 || v.Get("principal").Str != "staff/https://idp.example.com#ann" || v.Get("issuer").Str != i.URL || v.Get("scopes.0").Str != "mcp:use" || v.Get("scopes.#").Int() != 1 {
+				t.Errorf("it is %d %s", a.Code, a.Body)
+			}
+			if a := r.ask("GET", base+"/whoami?for=/two/mcp", "", as(token)...); a.Code != 401 {
+				t.Errorf("at another server: %d %s", a.Code, a.Body)
+			}
+			// Tokens of the issuer's are exchanged for those of servers, and ours are shown to
+			// nobody else (I-110).
+			for text, shown := range map[string]bool{token: false, i.Token(root+"/one/mcp", authtest.Claims{"groups": "eng"}): true} {
+				q := from(peer, loopback, "POST", base+"/one/mcp", as(text)...)
+				at := access.Target{Base: base, Endpoint: "/one/mcp"}
+				q, ok := r.s.access.Admit(httptest.NewRecorder(), q, "", at)
+				if q = r.s.access.Identify(q, at); !ok || (identity.SubjectOf(auth.IdentityOf(q.Context())) != nil) != shown {
+					t.Errorf("a token is handed on: %t, want %t", !shown, shown)
 				}
-				a = do("GET", "/.well-known/oauth-authorization-server"+base, nil, "Origin", "https://inspector.example.com", "Sec-Fetch-Site", "cross-site")
-				if v := gjson.Parse(a.Body.String()); v.Get("issuer").Str != root || v.Get("scopes_supported").Raw != `["mcp:use"]` || a.Header().Get("Access-Control-Allow-Origin") != "*" {
-					t.Fatalf("%d %v %s", a.Code, a.Header(), a.Body)
-				}
-				// Under a name that is not served here there is none of it.
-				for _, path := range []string{"/.well-known/oauth-authorization-server" + base, base + "/authorize", base + "/token", base + "/register"} {
-					if a := do("GET", path, nil, "Host", "evil.example.com"); a.Code != 403 {
-						t.Errorf("%s as evil.example.com: %d", path, a.Code)
-					}
-				}
-				q := from(peer, loopback, "POST", base+"/register", "Origin", "https://inspector.example.com")
-				body := httptest.NewRequest("POST", "/", strings.NewReader(`{"client_name":"c","redirect_uris":["http://127.0.0.1:7/cb"]}`))
-				q.Body, q.ContentLength = body.Body, body.ContentLength
-				client := gjson.Get(r.answer(q).Body.String(), "client_id").Str
-				sum := sha256.Sum256([]byte("a verifier"))
-				for _, other := range []string{root + "/three/mcp", public + "/else", "https://mcp.example.com/one/mcp", root + "/one/messages"} {
-					a := do("GET", base+"/authorize?"+url.Values{"response_type": {"code"}, "client_id": {client}, "redirect_uri": {"http://127.0.0.1:7/cb"}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "resource": {other}}.Encode(), nil)
-					if !strings.Contains(a.Header().Get("Location"), "error=invalid_target") {
-						t.Errorf("N-81 %s: %d %s", other, a.Code, a.Header().Get("Location"))
-					}
-				}
-				a = do("GET", base+"/authorize?"+url.Values{"response_type": {"code"}, "client_id": {client}, "redirect_uri": {"http://127.0.0.1:7/cb"}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "resource": {root + "/one/mcp"}}.Encode(), nil, "Sec-Fetch-Site", "cross-site")
-				found := regexp.MustCompile(`name="request" value="([^"]+)"`).FindStringSubmatch(a.Body.String())
-				if a.Code != 200 || found == nil || !strings.Contains(a.Body.String(), `action="`+base+`/oauth/consent"`) {
-					t.Fatalf("%d %s", a.Code, a.Body)
-				}
-				cookie := func(a *httptest.ResponseRecorder) string {
-					return strings.SplitN(a.Header().Get("Set-Cookie"), ";", 2)[0]
-				}
-				a = do("POST", base+"/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}, "Cookie", cookie(a), "Origin", public)
-				to, err := url.Parse(a.Header().Get("Location"))
-				if err != nil || a.Code != 302 || to.Host != "idp.example.com" || to.Query().Get("redirect_uri") != root+"/oauth/callback" {
-					t.Fatalf("%d %s %s", a.Code, to, a.Body)
-				}
-				a = do("GET", base+"/oauth/callback?"+url.Values{"code": {to.Query().Get("nonce")}, "state": {to.Query().Get("state")}}.Encode(), nil, "Cookie", cookie(a), "Sec-Fetch-Site", "cross-site")
-				back, err := url.Parse(a.Header().Get("Location"))
-				if group != "eng" { // no rule of access is for him
-					if err != nil || back.Query().Get("error") != "access_denied" || back.Query().Get("code") != "" {
-						t.Errorf("of the group %s: %d %s %s", group, a.Code, back, a.Body)
-					}
-					return
-				}
-				if err != nil || back.Query().Get("code") == "" {
-					t.Fatalf("%d %s %s", a.Code, back, a.Body)
-				}
-				a = do("POST", base+"/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {back.Query().Get("code")}, "redirect_uri": {"http://127.0.0.1:7/cb"}, "code_verifier": {"a verifier"}}, "Origin", "https://inspector.example.com")
-				token := gjson.Get(a.Body.String(), "access_token").Str
-				if a.Code != 200 || token == "" {
-					t.Fatalf("%d %s", a.Code, a.Body)
-				}
-				a = do("GET", base+"/whoami?for=/one/mcp", nil, as(token)...)
-				if v := gjson.Parse(a.Body.String()); a.Code != 200 || v.Get("principal").Str != "staff/https://idp.example.com#ann" || v.Get("issuer").Str != i.URL || v.Get("scopes.0").Str != "mcp:use" || v.Get("scopes.#").Int() != 1 {
-					t.Errorf("it is %d %s", a.Code, a.Body)
-				}
-				if a := do("GET", base+"/whoami?for=/two/mcp", nil, as(token)...); a.Code != 401 {
-					t.Errorf("at another server: %d %s", a.Code, a.Body)
-				}
-				// Tokens of the issuer's are exchanged for those of servers, and ours are shown to
-				// nobody else (I-110).
-				for text, shown := range map[string]bool{token: false, i.Token(root+"/one/mcp", authtest.Claims{"groups": "eng"}): true} {
-					q := from(peer, loopback, "POST", base+"/one/mcp", as(text)...)
-					at := access.Target{Base: base, Endpoint: "/one/mcp"}
-					q, ok := r.s.access.Admit(httptest.NewRecorder(), q, "", at)
-					if q = r.s.access.Identify(q, at); !ok || (identity.SubjectOf(auth.IdentityOf(q.Context())) != nil) != shown {
-						t.Errorf("a token is handed on: %t, want %t", !shown, shown)
-					}
-				}
-				// One that the issuer itself has made out for the bridge counts, and is the same user.
-				if a := do("GET", base+"/whoami", nil, as(i.Token(root, authtest.Claims{"groups": "eng"}))...); gjson.Get(a.Body.String(), "principal").Str != "staff/https://idp.example.com#ann" {
-					t.Errorf("the issuer's own: %d %s", a.Code, a.Body)
-				}
-				if a := do("GET", base+"/readyz", nil, "Authorization", "Bearer "+aliceKey); !strings.Contains(a.Body.String(), `"issuer": "`+root+`"`) {
-					t.Errorf("operators do not see how the keys fare: %s", a.Body)
-				}
-			})
-		}
+			}
+			// One that the issuer itself has made out for the bridge counts, and is the same user.
+			if a := r.ask("GET", base+"/whoami", "", as(i.Token(root, authtest.Claims{"groups": "eng"}))...); gjson.Get(a.Body.String(), "principal").Str != "staff/https://idp.example.com#ann" {
+				t.Errorf("the issuer's own: %d %s", a.Code, a.Body)
+			}
+			if a := r.ask("GET", base+"/readyz", "", as(aliceKey)...); !strings.Contains(a.Body.String(), `"issuer": "`+root+`"`) {
+				t.Errorf("operators do not see how the keys fare: %s", a.Body)
+			}
+		})
 	}
 }
 
-// Without front, there is nothing at its addresses, and with it nothing more than these.
-func TestNoFront(t *testing.T) {
-	identified(t, nil, func(t *testing.T, r *rig, _ *authtest.Issuer) {
-		for _, path := range []string{"/authorize", "/token", "/register", "/oauth/callback"} {
-			if a := r.answer(from(peer, loopback, "GET", path)); a.Code != 401 {
-				t.Errorf("%s: %d", path, a.Code)
-			}
-		}
-		if a := r.answer(from(peer, loopback, "GET", "/.well-known/oauth-authorization-server")); a.Code != 404 {
-			t.Errorf("its metadata: %d", a.Code)
-		}
-	})
-	identified(t, func(c *config.Config) {
-		c.PublicURL = "http://127.0.0.1:8808"
-		c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge"}}
-	}, func(t *testing.T, r *rig, _ *authtest.Issuer) {
-		for _, path := range []string{"/oauth", "/oauth/", "/oauth/other", "/token/", "//token"} {
-			if a := r.answer(from(peer, loopback, "GET", path)); a.Code != 401 && a.Code != 404 {
-				t.Errorf("%s: %d", path, a.Code)
-			}
-		}
-	})
+// post sends a form.
+func (r *rig) post(path string, form url.Values, header ...string) *httptest.ResponseRecorder {
+	return r.ask("POST", path, form.Encode(), append(header, "Content-Type", "application/x-www-form-urlencoded")...)
 }
-
-// send sends a request with a body.
-func send(r *rig, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
-	q := from(peer, loopback, method, path, header...)
-	b := httptest.NewRequest(method, path, strings.NewReader(body))
-	q.Body, q.ContentLength = b.Body, b.ContentLength
-	q.Header.Set("Content-Type", kind)
-	return r.answer(q)
-}
-
-const form = "application/x-www-form-urlencoded"
 
 // signedIn is a client whose user has signed in by the front.
 type signedIn struct {
 	client string
+	code   url.Values // the form that the tokens are for
 	tokens gjson.Result
-	code   string // the form that the tokens are for
+	fault  string // the error with which the client is called back
 }
 
-// frontLogin registers a client and signs its user in. at returns who serves each step.
-func frontLogin(t *testing.T, at func(step int) *rig) signedIn {
+// renew asks for tokens with a refresh token.
+func (s *signedIn) renew(r *rig, refresh string) gjson.Result {
+	return gjson.Parse(r.post("/token", url.Values{"grant_type": {"refresh_token"}, "client_id": {s.client}, "refresh_token": {refresh}}).Body.String())
+}
+
+// frontLogin registers a client of another page and signs its user in, for a resource below a base. at returns who serves
+// each step.
+func frontLogin(t *testing.T, base, resource string, at func(step int) *rig) (s signedIn) {
 	t.Helper()
 	const to = "http://127.0.0.1:7/cb"
-	cookie := func(a *httptest.ResponseRecorder) string {
-		return strings.SplitN(a.Header().Get("Set-Cookie"), ";", 2)[0]
+	page := []string{"Origin", "https://inspector.example.com"}
+	cookie := func(a *httptest.ResponseRecorder) []string {
+		return []string{"Cookie", strings.SplitN(a.Header().Get("Set-Cookie"), ";", 2)[0], "Sec-Fetch-Site", "cross-site"}
 	}
-	client := gjson.Get(send(at(0), "POST", "/register", "application/json", `{"redirect_uris":["`+to+`"]}`).Body.String(), "client_id").Str
+	called := func(a *httptest.ResponseRecorder) url.Values {
+		t.Helper()
+		u, err := url.Parse(a.Header().Get("Location"))
+		if err != nil || a.Code != 302 {
+			t.Fatalf("%d %s %v", a.Code, a.Body, err)
+		}
+		return u.Query()
+	}
+	s.client = gjson.Get(at(0).ask("POST", base+"/register", `{"client_name":"c","redirect_uris":["`+to+`"]}`, page...).Body.String(), "client_id").Str
 	sum := sha256.Sum256([]byte("a verifier"))
-	a := send(at(1), "GET", "/authorize?"+url.Values{"response_type": {"code"}, "client_id": {client}, "redirect_uri": {to}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}.Encode(), form, "")
+	ask := url.Values{"response_type": {"code"}, "client_id": {s.client}, "redirect_uri": {to}, "code_challenge_method": {"S256"}, "code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}}
+	if resource != "" {
+		ask.Set("resource", resource)
+	}
+	a := at(1).ask("GET", base+"/authorize?"+ask.Encode(), "", "Sec-Fetch-Site", "cross-site")
+	if a.Code == 302 {
+		s.fault = called(a).Get("error")
+		return s
+	}
 	found := regexp.MustCompile(`name="request" value="([^"]+)"`).FindStringSubmatch(a.Body.String())
-	if found == nil {
+	if found == nil || !strings.Contains(a.Body.String(), `action="`+base+`/oauth/consent"`) {
 		t.Fatalf("%d %s", a.Code, a.Body)
 	}
-	a = send(at(2), "POST", "/oauth/consent", form, url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}.Encode(), "Cookie", cookie(a))
-	u, err := url.Parse(a.Header().Get("Location"))
-	if err != nil || a.Code != 302 {
-		t.Fatalf("%d %s %v", a.Code, a.Body, err)
+	a = at(2).post(base+"/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}, append(cookie(a)[:2], "Origin", here)...)
+	back := called(a)
+	if got := back.Get("redirect_uri"); got != here+base+"/oauth/callback" {
+		t.Errorf("the provider calls %s back", got)
 	}
-	a = send(at(3), "GET", "/oauth/callback?"+url.Values{"code": {u.Query().Get("nonce")}, "state": {u.Query().Get("state")}}.Encode(), form, "", "Cookie", cookie(a))
-	if u, err = url.Parse(a.Header().Get("Location")); err != nil || u.Query().Get("code") == "" {
-		t.Fatalf("%d %s %s", a.Code, u, a.Body)
+	back = called(at(3).ask("GET", base+"/oauth/callback?"+url.Values{"code": {back.Get("nonce")}, "state": {back.Get("state")}}.Encode(), "", cookie(a)...))
+	if s.fault = back.Get("error"); s.fault != "" {
+		return s
 	}
-	code := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {u.Query().Get("code")}, "redirect_uri": {to}, "code_verifier": {"a verifier"}}.Encode()
-	return signedIn{client, gjson.Parse(send(at(4), "POST", "/token", form, code).Body.String()), code}
+	s.code = url.Values{"grant_type": {"authorization_code"}, "client_id": {s.client}, "code": {back.Get("code")}, "redirect_uri": {to}, "code_verifier": {"a verifier"}}
+	s.tokens = gjson.Parse(at(4).post(base+"/token", s.code, page...).Body.String())
+	if s.tokens.Get("access_token").Str == "" {
+		t.Fatalf("there is no token: %s", s.tokens)
+	}
+	return s
 }
 
 // With state_dir, a login of the only instance outlives its restart.
@@ -237,13 +197,10 @@ func TestFrontRestart(t *testing.T) {
 	start := func(state string) *rig {
 		return newRig(t, func(c *config.Config) {
 			users(i)(c)
-			c.OAuth[0].Transport = nil
-			c.PublicURL, c.Listen = here, "127.0.0.1:0"
-			c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}, KeyFile: key, StateDir: state}
+			fronting(c)
+			c.OAuth[0].Transport, c.Listen = nil, "127.0.0.1:0"
+			c.OAuth[0].Front.KeyFile, c.OAuth[0].Front.StateDir = key, state
 		}, "one")
-	}
-	renew := func(r *rig, s signedIn, refresh string) gjson.Result {
-		return gjson.Parse(send(r, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {s.client}, "refresh_token": {refresh}}.Encode()).Body.String())
 	}
 	for state, want := range map[string]bool{filepath.Join(dir, "state"): true, "": false} {
 		r := start(state)
@@ -252,26 +209,19 @@ func TestFrontRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = listener.Close()
-		s := frontLogin(t, func(int) *rig { return r })
+		s := frontLogin(t, "", "", func(int) *rig { return r })
 		r.s.Close(t.Context())
 		r = start(state)
-		next := renew(r, s, s.tokens.Get("refresh_token").Str)
-		if good := next.Get("access_token").Str != ""; good != want {
+		next := s.renew(r, s.tokens.Get("refresh_token").Str)
+		token := as(next.Get("access_token").Str)
+		if good := token[1] != "Bearer "; good != want {
 			t.Errorf("after a restart with state_dir %q: %s", state, next)
 		}
-		if !want {
-			continue
+		if a := r.ask("GET", "/whoami", "", token...); (gjson.Get(a.Body.String(), "subject").Str == "ann") != want {
+			t.Errorf("the token, with state_dir %q: %d %s", state, a.Code, a.Body)
 		}
-		if a := r.answer(from(peer, loopback, "GET", "/whoami", as(next.Get("access_token").Str)...)); gjson.Get(a.Body.String(), "subject").Str != "ann" {
-			t.Errorf("the token: %d %s", a.Code, a.Body)
-		}
-		if a := send(r, "POST", "/token", form, s.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
+		if a := r.post("/token", s.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
 			t.Errorf("the code, after a restart: %d %s", a.Code, a.Body)
-		}
-		r.s.Close(t.Context())
-		r = start(state) // the code was used twice, which has ended its login
-		if a := r.answer(from(peer, loopback, "GET", "/whoami", as(next.Get("access_token").Str)...)); a.Code != 401 {
-			t.Errorf("after another restart, the token of a login that has ended: %d %s", a.Code, a.Body)
 		}
 		r.s.Close(t.Context())
 	}
@@ -293,41 +243,32 @@ func TestClusterFront(t *testing.T) {
 			c := instanceIn()
 			c.Servers = []config.Server{config.DefaultServer("one", "")}
 			users(i)(c)
-			c.PublicURL = here
-			c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
+			fronting(c)
 			o := w.start(c, slog.New(slog.DiscardHandler), reaching(&wiretest.Server{}))
 			both[n] = &rig{t: t, s: o.s}
 		}
-		s := frontLogin(t, func(step int) *rig { return both[step%2] })
-		client, v, code := s.client, s.tokens, s.code
-		do := func(n int, method, path, kind, body string, header ...string) *httptest.ResponseRecorder {
-			return send(both[n], method, path, kind, body, header...)
-		}
-		if a := do(1, "GET", "/whoami", form, "", as(v.Get("access_token").Str)...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
+		s := frontLogin(t, "", "", func(step int) *rig { return both[step%2] })
+		if a := both[1].ask("GET", "/whoami", "", as(s.tokens.Get("access_token").Str)...); gjson.Get(a.Body.String(), "subject").Str != "ann" {
 			t.Errorf("the token at the other: %d %s", a.Code, a.Body)
 		}
-		again := func(n int, refresh string) gjson.Result {
-			return gjson.Parse(do(n, "POST", "/token", form, url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}.Encode()).Body.String())
-		}
-		next := again(1, v.Get("refresh_token").Str)
+		next := s.renew(both[1], s.tokens.Get("refresh_token").Str)
 		if next.Get("access_token").Str == "" {
 			t.Fatalf("renewed at the other: %s", next)
 		}
-		if a := do(1, "POST", "/token", form, code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
+		if a := both[1].post("/token", s.code); gjson.Get(a.Body.String(), "error").Str != "invalid_grant" {
 			t.Errorf("the code at the other: %d %s", a.Code, a.Body)
 		}
-		if end := again(0, next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
+		if end := s.renew(both[0], next.Get("refresh_token").Str); end.Get("error").Str != "invalid_grant" {
 			t.Errorf("what came of a code that was used twice: %s", end)
 		}
 		w.until("the other instance hears of it", func() bool {
-			return do(0, "GET", "/whoami", form, "", as(next.Get("access_token").Str)...).Code == 401
+			return both[0].ask("GET", "/whoami", "", as(next.Get("access_token").Str)...).Code == 401
 		})
 	})
 }
 
 // The front is put together with what keeps it safe: metadata of clients is not fetched from
-// private networks (N-80), and addresses are told apart behind trusted proxies, and only there
-// (I-114).
+// private networks (N-80).
 func TestFrontWiring(t *testing.T) {
 	var connections atomic.Int64
 	inside := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -342,39 +283,11 @@ func TestFrontWiring(t *testing.T) {
 	signsIn(t, i, "eng")
 	r := newRig(t, func(c *config.Config) {
 		users(i)(c)
+		fronting(c)
 		c.OAuth[0].Transport = nil
-		c.PublicURL = here
-		c.OAuth[0].Front = &config.Front{Client: &oauth.Client{ID: "bridge", Secret: "the-secret"}}
-		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	}, "one")
-	a := r.answer(from(peer, loopback, "GET", "/authorize?"+url.Values{"client_id": {inside.URL + "/client.json"}, "response_type": {"code"}}.Encode()))
+	a := r.ask("GET", "/authorize?"+url.Values{"client_id": {inside.URL + "/client.json"}, "response_type": {"code"}}.Encode(), "")
 	if a.Code != 400 || !strings.Contains(a.Body.String(), "its metadata cannot be fetched") || connections.Load() > 0 {
 		t.Errorf("N-80: %d %s, connections: %d", a.Code, a.Body, connections.Load())
-	}
-	register := func(peer, forwarded string) int {
-		q := from(peer, loopback, "POST", "/register", "X-Forwarded-For", forwarded)
-		body := httptest.NewRequest("POST", "/", strings.NewReader(`{"redirect_uris":["http://127.0.0.1:7/cb"]}`))
-		q.Body, q.ContentLength = body.Body, body.ContentLength
-		return r.answer(q).Code
-	}
-	refused := func(peer, forwarded string) (n int) {
-		for range 60 {
-			if register(peer, forwarded) == 429 {
-				n++
-			}
-		}
-		return n
-	}
-	const proxy, stranger = "192.0.2.1:1234", "198.51.100.1:1234"
-	if n := refused(proxy, "203.0.113.1"); n == 0 {
-		t.Error("one address behind the proxy is not limited")
-	}
-	if code := register(proxy, "203.0.113.2"); code != 201 {
-		t.Errorf("another address behind the proxy: %d", code)
-	}
-	for n := 0; n < 40 && register(stranger, "203.0.113.3") == 201; n++ {
-	}
-	if code := register(stranger, "203.0.113.4"); code != 429 {
-		t.Errorf("who is no proxy names himself: %d", code)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -108,13 +109,7 @@ func kindOf(w *httptest.ResponseRecorder) string {
 	var b strings.Builder
 	fmt.Fprint(&b, w.Code)
 	header := w.Result().Header
-	for _, name := range slices.Sorted(func(yield func(string) bool) {
-		for name := range header {
-			if !yield(name) {
-				return
-			}
-		}
-	}) {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		if name != "Mcp-Session-Id" && name != "Etag" && name != "Content-Length" {
 			fmt.Fprintf(&b, "; %s: %s", name, strings.Join(header[name], " & "))
 		}

@@ -3,8 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -44,64 +42,31 @@ func callStateless(id, method, params string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`, id, method, params)
 }
 
-// The metrics are as Prometheus wants them: names, units, help.
-func TestMetricsLint(t *testing.T) {
-	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
-		id := r.begin("/mcp")
-		r.Do("POST", "/mcp", call("1", "one__echo"), "Mcp-Session-Id", id).Wait()
-		problems, err := testutil.GatherAndLint(r.s.metrics)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("GatherAndLint = %v, %v", problems, err)
-		}
-	})
-}
-
-// It is looked once for all metrics how a server fares, and they say what /readyz
-// says.
-func TestMetricsLookOnce(t *testing.T) {
-	for want, names := range map[string][]string{"mcp_bridge_ready 1": {"broken", "whole"}, "mcp_bridge_ready 0": {"broken"}} {
-		run(t, nil, names, func(t *testing.T, r *rig) {
-			if got := r.scrape("mcp_bridge_ready"); len(got) != 1 || got[0] != want {
-				t.Errorf("%q, want %s", got, want)
-			}
-			if n := r.looks.Load(); n != int64(len(names)) {
-				t.Errorf("looked %d times how %d servers fare", n, len(names))
-			}
-			if status, got := r.readyz(); got.Ready != (want == "mcp_bridge_ready 1") || got.Ready != (status == 200) {
-				t.Errorf("/readyz = %d %+v", status, got)
-			}
-		})
+// value fails the test unless the metric that begins so is one, with that value.
+func (r *rig) value(prefix, want string) {
+	r.t.Helper()
+	if got := r.scrape(prefix); len(got) != 1 || !strings.HasSuffix(got[0], " "+want) {
+		r.t.Errorf("%s = %q, want %s", prefix, got, want)
 	}
 }
 
-// The documentation has every metric.
-func TestMetricsDocumented(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/observability.md")
-	if err != nil {
-		t.Fatal(err)
+// counted fails the test unless the lines of mcp_bridge_calls_total are these.
+func (r *rig) counted(want ...string) {
+	r.t.Helper()
+	for i := range want {
+		want[i] = "mcp_bridge_calls_total" + want[i]
 	}
-	documented := func(t *testing.T, r *rig, least int) {
-		families, err := r.s.metrics.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, f := range families {
-			if name, ours := strings.CutPrefix(f.GetName(), "mcp_bridge_"); ours {
-				if n++; !strings.Contains(string(doc), "`"+name+"`") {
-					t.Errorf("docs/observability.md does not have %s", name)
-				}
-			}
-		}
-		if n < least {
-			t.Errorf("only %d metrics", n)
-		}
+	if got := r.scrape("mcp_bridge_calls_total"); !slices.Equal(got, want) {
+		r.t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	run(t, func(c *config.Config) { c.AccessLog.To = filepath.Join(t.TempDir(), "calls") }, []string{"one"}, func(t *testing.T, r *rig) {
-		r.begin("/mcp")
-		documented(t, r, 20)
-	})
-	run(t, inCluster, []string{"one"}, func(t *testing.T, r *rig) { documented(t, r, 24) })
+}
+
+// lint fails the test unless the metrics are as Prometheus wants them: names, units, help.
+func (r *rig) lint() {
+	r.t.Helper()
+	if problems, err := testutil.GatherAndLint(r.s.metrics); err != nil || len(problems) > 0 {
+		r.t.Errorf("GatherAndLint = %v, %v", problems, err)
+	}
 }
 
 // inCluster is for an instance that is not served: it has no store, and looks for none.
@@ -123,17 +88,13 @@ func TestMetricsCluster(t *testing.T) {
 		if got := r.scrape("mcp_bridge_cluster_"); !slices.Equal(got, want) {
 			t.Errorf("metrics:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 		}
-		if got := r.scrape("mcp_bridge_ready "); !slices.Equal(got, []string{"mcp_bridge_ready 0"}) {
-			t.Errorf("%q", got)
-		}
-		problems, err := testutil.GatherAndLint(r.s.metrics)
-		if err != nil || len(problems) > 0 {
-			t.Errorf("GatherAndLint = %v, %v", problems, err)
-		}
+		r.value("mcp_bridge_ready ", "0")
+		r.lint()
 	})
 }
 
-// What clients do is counted by server, method, outcome and era; what no server gets, without a server.
+// What clients do is counted by server, method, outcome and era; what no server gets, without a server. A call is counted
+// while it is under way, and a subscription is too.
 func TestMetricsCalls(t *testing.T) {
 	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		id := r.begin("/mcp")
@@ -141,16 +102,13 @@ func TestMetricsCalls(t *testing.T) {
 			r.Do("POST", "/mcp", body, "Mcp-Session-Id", id).Wait()
 		}
 		r.Do("POST", "/one/mcp", callStateless("5", "tools/call", `"name":"echo","arguments":{}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo").Wait()
-		want := []string{
-			`mcp_bridge_calls_total{era="legacy",method="initialize",outcome="ok",server=""} 1`,
-			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="error",server=""} 1`,
-			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="one"} 2`,
-			`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="two"} 1`,
-			`mcp_bridge_calls_total{era="modern",method="tools/call",outcome="ok",server="one"} 1`,
-		}
-		if got := r.scrape("mcp_bridge_calls_total"); strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		r.counted(
+			`{era="legacy",method="initialize",outcome="ok",server=""} 1`,
+			`{era="legacy",method="tools/call",outcome="error",server=""} 1`,
+			`{era="legacy",method="tools/call",outcome="ok",server="one"} 2`,
+			`{era="legacy",method="tools/call",outcome="ok",server="two"} 1`,
+			`{era="modern",method="tools/call",outcome="ok",server="one"} 1`,
+		)
 		for prefix, want := range map[string]string{
 			`mcp_bridge_call_duration_seconds_count{method="tools/call",server="one"}`: "3",
 			`mcp_bridge_sessions{server=""}`:                                           "1",
@@ -164,40 +122,26 @@ func TestMetricsCalls(t *testing.T) {
 			`mcp_bridge_build_info{goversion=`:                                         "1",
 			`mcp_bridge_notifications_dropped_total`:                                   "0",
 			`mcp_bridge_in_flight_limit_bytes`:                                         "5.36870912e+08",
-			`go_goroutines`:                                                            "",
-			`process_start_time_seconds`:                                               "",
 		} {
-			got := r.scrape(prefix)
-			if len(got) != 1 || want != "" && !strings.HasSuffix(got[0], " "+want) {
-				t.Errorf("%s = %q, want %s", prefix, got, want)
+			r.value(prefix, want)
+		}
+		for _, prefix := range []string{`mcp_bridge_request_bytes_total{server="one"}`, "go_goroutines", "process_start_time_seconds"} {
+			if got := r.scrape(prefix); len(got) != 1 || strings.HasSuffix(got[0], " 0") {
+				t.Errorf("%s = %q", prefix, got)
 			}
 		}
-		if got := r.scrape(`mcp_bridge_request_bytes_total{server="one"}`); len(got) != 1 || strings.HasSuffix(got[0], " 0") {
-			t.Errorf("bytes = %q", got)
-		}
-	})
-}
+		r.lint()
 
-// A call is counted while it is under way, and a subscription is too.
-func TestMetricsInFlight(t *testing.T) {
-	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
-		id := r.begin("/mcp")
-		x := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
-		y := r.Do("POST", "/mcp", callStateless("2", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
+		x := r.Do("POST", "/mcp", call("6", "one__wait"), "Mcp-Session-Id", id)
+		y := r.Do("POST", "/one/mcp", callStateless("7", "subscriptions/listen", `"notifications":{"toolsListChanged":true}`), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen")
 		synctest.Wait()
-		if got := r.scrape("mcp_bridge_calls_in_flight"); len(got) != 1 || !strings.HasSuffix(got[0], " 2") {
-			t.Errorf("in flight: %q, want 2", got)
-		}
-		if got := r.scrape("mcp_bridge_subscriptions"); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
-			t.Errorf("subscriptions: %q, want 1", got)
-		}
+		r.value(`mcp_bridge_calls_in_flight{server="one"}`, "2")
+		r.value("mcp_bridge_subscriptions", "1")
 		y.Leave()
 		r.Do("DELETE", "/mcp", "", "Mcp-Session-Id", id).Wait()
 		x.Wait()
 		synctest.Wait()
-		if got := r.scrape("mcp_bridge_calls_in_flight"); len(got) != 1 || !strings.HasSuffix(got[0], " 0") {
-			t.Errorf("in flight: %q, want none", got)
-		}
+		r.value(`mcp_bridge_calls_in_flight{server="one"}`, "0")
 		if got := r.scrape(`mcp_bridge_call_duration_seconds_count{method="subscriptions/listen"`); len(got) != 0 {
 			t.Errorf("how long somebody listens is counted as a duration: %q", got)
 		}
@@ -224,9 +168,7 @@ func TestMetricsOutcomes(t *testing.T) {
 		y := r.Do("POST", "/narrow/mcp", call("2", "wait"), head(narrow)...)
 		synctest.Wait()
 		r.Do("POST", "/narrow/mcp", call("3", "wait"), head(narrow)...).Wait() // overloaded
-		if got := r.scrape(`mcp_bridge_queue_length{server="narrow"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 1") {
-			t.Errorf("queue: %q", got)
-		}
+		r.value(`mcp_bridge_queue_length{server="narrow"}`, "1")
 		r.Do("POST", "/narrow/mcp", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`, head(narrow)...).Wait()
 		r.f.Answer(`{}`)
 		x.Wait()
@@ -244,7 +186,7 @@ func TestMetricsOutcomes(t *testing.T) {
 		begin("/bad/mcp")                                           // left alone
 		r.Do("POST", "/mcp", initialize, "X-Api-Key", other).Wait() // it may use none
 		synctest.Wait()
-		want := []string{
+		r.counted(
 			`{era="legacy",method="initialize",outcome="circuit_open",server="bad"} 1`,
 			`{era="legacy",method="initialize",outcome="denied",server=""} 1`,
 			`{era="legacy",method="initialize",outcome="ok",server="narrow"} 1`,
@@ -256,14 +198,7 @@ func TestMetricsOutcomes(t *testing.T) {
 			`{era="legacy",method="tools/call",outcome="ok",server="slow"} 1`,
 			`{era="legacy",method="tools/call",outcome="overloaded",server="narrow"} 1`,
 			`{era="legacy",method="tools/call",outcome="rate_limited",server="slow"} 1`,
-		}
-		got := r.scrape("mcp_bridge_calls_total")
-		for i := range got {
-			got[i] = strings.TrimPrefix(got[i], "mcp_bridge_calls_total")
-		}
-		if strings.Join(got, "\n") != strings.Join(want, "\n") {
-			t.Errorf("counted\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
-		}
+		)
 		for line, value := range map[string]string{
 			`mcp_bridge_circuit_breaker_state{server="bad",state="open"}`:      "1",
 			`mcp_bridge_circuit_breaker_state{server="bad",state="closed"}`:    "0",
@@ -275,9 +210,7 @@ func TestMetricsOutcomes(t *testing.T) {
 			`mcp_bridge_refused_total{limit="rate",server="slow"}`:             "1",
 			`mcp_bridge_connections_lost_total{server="narrow"}`:               "1",
 		} {
-			if got := r.scrape(line); len(got) != 1 || !strings.HasSuffix(got[0], " "+value) {
-				t.Errorf("%s = %q, want %s", line, got, value)
-			}
+			r.value(line, value)
 		}
 	})
 }
@@ -307,8 +240,6 @@ func TestMetricsUnderLoad(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := r.scrape(`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="one"}`); len(got) != 1 || !strings.HasSuffix(got[0], " 40") {
-			t.Errorf("counted %q, want 40", got)
-		}
+		r.value(`mcp_bridge_calls_total{era="legacy",method="tools/call",outcome="ok",server="one"}`, "40")
 	})
 }

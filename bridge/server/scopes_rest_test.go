@@ -1,8 +1,6 @@
 package server
 
 import (
-	"context"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -15,7 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/auth/authtest"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // An HTTP API is told who calls by the token alone, even if its operations take that
@@ -30,7 +27,7 @@ func TestIdentityOfOperations(t *testing.T) {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write([]byte(`{}`))
 	}))
-	defer api.Close()
+	t.Cleanup(api.Close)
 	path := filepath.Join(t.TempDir(), "api.yaml")
 	const document = `openapi: 3.1.0
 info: { title: Pets, version: "1" }
@@ -48,19 +45,10 @@ paths:
 	if err := os.WriteFile(path, []byte(document), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	i := authtest.New(t, "https://idp.example.com")
-	c := config.Default()
-	c.Servers = []config.Server{config.DefaultServer("one", config.ShareSession)}
-	c.Servers[0].Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Refresh: time.Hour}
-	c.Servers[0].Identity = map[string]string{"x-user": "sub", "X-Email": "email"}
-	users(i)(&c)
-	c.PublicURL = here
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	site := wiretest.NewSiteFrom(t, s.http)
-	defer s.Close(context.Background())
+	r, i := issued(t, config.ShareSession, func(s *config.Server) {
+		s.Rest = &rest.Config{OpenAPI: path, BaseURL: api.URL, Refresh: time.Hour}
+		s.Identity = map[string]string{"x-user": "sub", "X-Email": "email"}
+	})
 	const honest = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"pets","arguments":{"X-Page":"2"}}}`
 	for _, tc := range []struct {
 		who         []string
@@ -70,16 +58,16 @@ paths:
 		{as(i.Token(here, authtest.Claims{"sub": "bob", "groups": "eng"})), "bob", ""},
 		{as(aliceKey), "", ""},
 	} {
-		id := site.Do("POST", "/one/mcp", initialize, tc.who...).Wait().Header("Mcp-Session-Id")
+		id := r.Do("POST", "/one/mcp", initialize, tc.who...).Wait().Header("Mcp-Session-Id")
 		in := append(tc.who, "Mcp-Session-Id", id)
-		if r := site.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(r.Body()), "x-user") || !strings.Contains(r.Body(), "X-Page") {
+		if r := r.Do("POST", "/one/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, in...).Wait(); strings.Contains(strings.ToLower(r.Body()), "x-user") || !strings.Contains(r.Body(), "X-Page") {
 			t.Errorf("%s: clients are told of %s", tc.user, r.Body())
 		}
 		for _, body := range []string{honest, strings.Replace(honest, `"X-Page"`, `"X_User":"root","X-Page"`, 1), strings.Replace(honest, `"X-Page"`, `"x-user":"root","X-Email":"root","X-Page"`, 1)} {
 			mu.Lock()
 			seen = nil
 			mu.Unlock()
-			r := site.Do("POST", "/one/mcp", body, in...).Wait()
+			r := r.Do("POST", "/one/mcp", body, in...).Wait()
 			mu.Lock()
 			if seen != nil && (seen.Get("X-User") != tc.user || seen.Get("X-Email") != tc.email || seen.Get("X_User") != "" || seen.Get("X-Page") != "2") || seen == nil && body == honest {
 				t.Errorf("%s: the API has got %v; %s", tc.user, seen, r.Body())

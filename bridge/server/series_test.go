@@ -28,21 +28,33 @@ func kindsOf(marks []admin.Mark) string {
 
 // Calls are in the bucket in which they ended, by outcome, and each caller sees those of its servers.
 func TestAdminSeries(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two", "idle")
+	run(t, operators, []string{"one", "two", "idle"}, func(t *testing.T, r *rig) {
 		r.s.follow()
-		_, one := r.as(devKey, "/one/mcp", "", initialize)
-		_, two := r.as(devKey, "/two/mcp", "", initialize)
+		one, two := r.join(devKey, "/one/mcp"), r.join(devKey, "/two/mcp")
 		time.Sleep(12 * time.Second) // two buckets end, with the handshakes in the first
 		for i, tool := range []string{"echo", "echo", "fail", "none"} {
 			r.as(devKey, "/one/mcp", one, call(fmt.Sprint(i+1), tool))
 		}
 		r.as(devKey, "/two/mcp", two, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`)
 		time.Sleep(5 * time.Second)
-		var all, own, again seriesAnswer
-		r.read("GET", "series", "", opsKey, 200, &all)
-		if all.Step != 5000 || all.Points != 3 || all.To%1000 != 0 || all.To > time.Now().UnixMilli() || all.To <= time.Now().Add(-5*time.Second).UnixMilli() {
-			t.Fatalf("%+v", all.Span)
+		read := func(key, query string) (all seriesAnswer) {
+			r.read("GET", "series"+query, "", key, 200, &all)
+			return all
+		}
+		all, own := read(opsKey, ""), read(oneKey, "")
+		if all.Step != 5000 || all.Points != 3 || all.To%1000 != 0 || all.To > time.Now().UnixMilli() || all.To <= time.Now().Add(-5*time.Second).UnixMilli() || all.Marks == nil {
+			t.Fatalf("%+v", all)
+		}
+		if s := all.Servers; len(s) != 3 || s[0].Server != "one" || s[1].Server != "two" || s[2].Server != "idle" || s[2].Calls != nil {
+			t.Fatalf("servers: %+v", s)
+		}
+		if len(own.Servers) != 1 || own.Servers[0].Server != "one" || own.Total.Limits != nil || all.Total.Limits.Calls == 0 {
+			t.Errorf("who may use one server sees %+v", own)
+		}
+		var of serverSeries
+		r.read("GET", "series?server=two", "", opsKey, 200, &of)
+		if of.Server != "two" || of.Limits == nil || of.Limits.Calls != 512 || of.Limits.Queue != 512 || len(of.P50) != 3 {
+			t.Errorf("%+v, limits %+v", of, of.Limits)
 		}
 		is := func(what string, got, want []uint64) {
 			t.Helper()
@@ -54,58 +66,33 @@ func TestAdminSeries(t *testing.T) {
 		is("errors", all.Total.Errors, []uint64{0, 0, 1})
 		is("tool errors", all.Total.ToolErrors, []uint64{0, 0, 1})
 		is("in flight", all.Total.InFlight, []uint64{0, 0, 0})
+		is("one", all.Servers[0].Calls, []uint64{1, 0, 4})
+		is("two", all.Servers[1].Calls, []uint64{1, 0, 1})
+		is("the total of who may use one server", own.Total.Calls, []uint64{1, 0, 4})
+		is("of one server", of.Calls, []uint64{1, 0, 1})
 		if p := all.Total.P99; p[0] != nil || p[2] == nil || *p[2] <= 1000 || *p[2] > 2500 || *all.Total.P50[2] > 1 {
 			t.Errorf("p50 %v, p99 %v", all.Total.P50, p)
 		}
-		if s := all.Servers; len(s) != 3 || s[0].Server != "one" || s[1].Server != "two" || s[2].Server != "idle" || s[2].Calls != nil {
-			t.Fatalf("servers: %+v", s)
-		}
-		is("one", all.Servers[0].Calls, []uint64{1, 0, 4})
-		is("one's errors", all.Servers[0].Errors, []uint64{0, 0, 1})
-		is("one's tool errors", all.Servers[0].ToolErrors, []uint64{0, 0, 1})
-		is("two", all.Servers[1].Calls, []uint64{1, 0, 1})
-		if all.Total.Limits.Calls == 0 || all.Marks == nil {
-			t.Errorf("%+v", all)
-		}
 
-		r.read("GET", "series", "", oneKey, 200, &own)
-		if len(own.Servers) != 1 || own.Servers[0].Server != "one" || own.Total.Limits != nil {
-			t.Errorf("who may use one server sees %+v", own)
-		}
-		is("its total", own.Total.Calls, []uint64{1, 0, 4})
-		r.read("GET", "series?server=two", "", oneKey, 404, nil)
-		r.read("GET", "series?server=none", "", opsKey, 404, nil)
-		r.read("GET", "series?from=now", "", opsKey, 400, nil)
-
-		var of serverSeries
-		r.read("GET", "series?server=two", "", opsKey, 200, &of)
-		is("of one server", of.Calls, []uint64{1, 0, 1})
-		if of.Server != "two" || of.Limits == nil || of.Limits.Calls != 512 || of.Limits.Queue != 512 || len(of.P50) != 3 {
-			t.Errorf("%+v, limits %+v", of, of.Limits)
-		}
-
-		r.read("GET", fmt.Sprintf("series?from=%d", all.To), "", opsKey, 200, &again)
-		if again.Points != 0 || again.Total.Calls == nil || len(again.Total.Calls) != 0 || again.Servers[0].Calls != nil {
+		from := fmt.Sprintf("?from=%d", all.To)
+		if again := read(opsKey, from); again.Points != 0 || again.Total.Calls == nil || len(again.Total.Calls) != 0 || again.Servers[0].Calls != nil {
 			t.Errorf("nothing is new, but there is %+v of %+v", again, again.Total)
 		}
 		r.as(devKey, "/one/mcp", one, call("6", "echo"))
 		time.Sleep(10 * time.Second)
-		r.read("GET", fmt.Sprintf("series?from=%d", all.To), "", opsKey, 200, &again)
+		again := read(opsKey, from)
 		is("what is new", again.Total.Calls, []uint64{1, 0})
 		is("what is new of one", again.Servers[0].Calls, []uint64{1, 0})
 
 		var st status.Bridge
 		r.read("GET", "status", "", opsKey, 200, &st)
-		if share := st.Servers[0].ErrorShare; share == nil || *share < .16 || *share > .17 || st.Servers[2].ErrorShare != nil || st.Servers[0].Tools != nil {
-			t.Errorf("the share of errors: %v of %+v", share, st.Servers[0])
-		}
-		if share := st.Servers[0].ToolErrorShare; share == nil || *share < .16 || *share > .17 {
-			t.Errorf("the share of tool errors: %v of %+v", share, st.Servers[0])
+		for _, share := range []*float64{st.Servers[0].ErrorShare, st.Servers[0].ToolErrorShare} {
+			if share == nil || *share < .16 || *share > .17 || st.Servers[2].ErrorShare != nil || st.Servers[0].Tools != nil {
+				t.Errorf("the share of errors: %v of %+v", share, st.Servers[0])
+			}
 		}
 		time.Sleep(20 * time.Minute)
-		all = seriesAnswer{}
-		r.read("GET", "series", "", opsKey, 200, &all)
-		if all.Points != 180 || len(all.Total.Calls) != 180 || slices.Max(all.Total.Calls) != 0 || all.Servers[0].Calls != nil {
+		if all = read(opsKey, ""); all.Points != 180 || len(all.Total.Calls) != 180 || slices.Max(all.Total.Calls) != 0 || all.Servers[0].Calls != nil {
 			t.Errorf("after 20 minutes: %d points, %v", all.Points, all.Total.Calls)
 		}
 	})
@@ -113,56 +100,37 @@ func TestAdminSeries(t *testing.T) {
 
 // The slowest tools come first, and viewers see the size of the list.
 func TestAdminTools(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.s.follow()
-		_, one := r.as(devKey, "/one/mcp", "", initialize)
-		_, two := r.as(devKey, "/two/mcp", "", initialize)
+		one, two := r.join(devKey, "/one/mcp"), r.join(devKey, "/two/mcp")
 		r.as(devKey, "/one/mcp", one, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
 		r.as(devKey, "/one/mcp", one, call("2", "echo"))
 		r.as(devKey, "/one/mcp", one, call("3", "fail"))
 		r.as(devKey, "/two/mcp", two, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"late","arguments":{"after":"2s"}}}`)
-		read := func(query string) (all []metrics.ToolUse) {
-			var t toolsAnswer
-			r.read("GET", "tools"+query, "", sinKey, 200, &t)
-			return t.Tools
+		is := func(when, query string, want ...metrics.ToolUse) {
+			t.Helper()
+			var got toolsAnswer
+			if r.read("GET", "tools"+query, "", sinKey, 200, &got); !slices.Equal(got.Tools, want) {
+				t.Errorf("%s: %+v, want %+v", when, got.Tools, want)
+			}
 		}
-		want := []metrics.ToolUse{{Server: "two", Tool: "other", Calls: 1, Mean: 2000}, {Server: "one", Tool: "other", Calls: 2, ToolErrors: 1}}
-		if got := read(""); len(got) != 0 {
-			t.Errorf("before the first bucket: %+v", got)
-		}
+		slow, quick := metrics.ToolUse{Server: "two", Tool: "other", Calls: 1, Mean: 2000}, metrics.ToolUse{Server: "one", Tool: "other", Calls: 2, ToolErrors: 1}
+		is("before the first bucket", "")
 		time.Sleep(5 * time.Second)
-		if got := read(""); !slices.Equal(got, want) {
-			t.Errorf("%+v", got)
-		}
-		if got := read("?server=one"); !slices.Equal(got, want[1:]) {
-			t.Errorf("of one: %+v", got)
-		}
+		is("after it", "", slow, quick)
+		is("of one", "?server=one", quick)
 		time.Sleep(2 * time.Minute)
 		r.as(devKey, "/one/mcp", one, call("4", "echo"))
-		if got := read("?minutes=1"); len(got) != 1 || got[0].Calls != 1 {
-			t.Errorf("of a minute: %+v", got)
-		}
-		if got := read("?minutes=3"); len(got) != 2 || got[1].Calls != 3 {
-			t.Errorf("of three minutes: %+v", got)
-		}
+		is("of a minute", "?minutes=1", metrics.ToolUse{Server: "one", Tool: "other", Calls: 1})
+		quick.Calls = 3
+		is("of three minutes", "?minutes=3", slow, quick)
 		time.Sleep(20 * time.Minute)
-		if got := read("?minutes=15"); len(got) != 0 {
-			t.Errorf("after 20 minutes: %+v", got)
-		}
-		for _, bad := range []string{"?minutes=16", "?minutes=0"} {
-			r.read("GET", "tools"+bad, "", sinKey, 400, nil)
-		}
-		r.read("GET", "tools?server=none", "", sinKey, 404, nil)
-		r.read("GET", "tools", "", devKey, 403, nil)
+		is("after 20 minutes", "?minutes=15")
 		for name, want := range map[string]string{"one": `"tools": []`, "two": `"tools": null`} { // the first list is empty
 			if w := r.ask("GET", "/ui/api/v1/servers/"+name+"/tools", "", "X-API-Key", sinKey); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
 				t.Errorf("the list of %s: %d %s", name, w.Code, w.Body)
 			}
 		}
-		r.read("GET", "servers/none/tools", "", sinKey, 404, nil)
-		r.read("GET", "servers/one/tools", "", devKey, 403, nil)
-
 		var viewer, own status.Bridge
 		r.read("GET", "status", "", sinKey, 200, &viewer)
 		r.read("GET", "status", "", devKey, 200, &own)
@@ -172,18 +140,25 @@ func TestAdminTools(t *testing.T) {
 	})
 }
 
-// TestAdminMarks changes servers and the bridge: each change is a mark, for callers that may see the server.
+// Each change of a server and of the bridge is a mark, for callers that may see the server. A connection that ends and
+// opens again is a restart.
 func TestAdminMarks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.file("servers: { one: { stdio: sh } }")
 		r.s.follow()
-		down := true
 		r.f.Before = func(context.Context) error {
-			if down {
-				return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it is down"}
+			return &bridge.Error{Server: "one", Kind: bridge.ErrUnavailable, Public: "it is down"}
+		}
+		from := "" // of the last look
+		look := func(what, key, query, want string) []admin.Mark {
+			t.Helper()
+			var s seriesAnswer
+			r.read("GET", "series"+query, "", key, 200, &s)
+			if got := kindsOf(s.Marks); got != want {
+				t.Fatalf("%s: %s, want %s", what, got, want)
 			}
-			return nil
+			from = fmt.Sprintf("?from=%d", time.Now().UnixMilli())
+			return s.Marks
 		}
 		time.Sleep(time.Second)
 		failed := time.Now()
@@ -194,71 +169,42 @@ func TestAdminMarks(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
-		read := func(key, query string) []admin.Mark {
-			var s seriesAnswer
-			r.read("GET", "series"+query, "", key, 200, &s)
-			return s.Marks
+		marks := look("a server that is down", opsKey, "", "failing one, breaker_open one")
+		if marks[0].At != failed.UnixMilli() || marks[1].At < failed.UnixMilli() || marks[1].At > failed.Add(time.Second).UnixMilli() || !strings.Contains(marks[0].Text, "it is down") {
+			t.Errorf("%+v", marks)
 		}
-		marks := read(opsKey, "")
-		if got := kindsOf(marks); got != "failing one, breaker_open one" || marks[0].At != failed.UnixMilli() || marks[1].At < failed.UnixMilli() || marks[1].At > failed.Add(time.Second).UnixMilli() || !strings.Contains(marks[0].Text, "it is down") {
-			t.Fatalf("a server that is down: %+v", marks)
-		}
-		from := fmt.Sprintf("?from=%d", time.Now().UnixMilli())
-		down = false
+		r.f.Before = nil
 		time.Sleep(5 * time.Minute)
-		if _, body := r.as(devKey, "/one/mcp", "", initialize); strings.Contains(body, "error") {
-			t.Errorf("it is still down: %s", body)
-		}
+		id := r.join(devKey, "/one/mcp")
 		time.Sleep(5 * time.Second)
-		if got := kindsOf(read(opsKey, from)); got != "working one, breaker_closed one" {
-			t.Errorf("a server that works again: %s", got)
-		}
-		from = fmt.Sprintf("?from=%d", time.Now().UnixMilli())
-		r.read("POST", "servers/two/drain", "{}", opsKey, 200, nil)
-		r.read("POST", "drain", "{}", opsKey, 200, nil)
-		r.read("POST", "reload", "{}", opsKey, 200, nil)
+		look("a server that works again", opsKey, from, "working one, breaker_closed one")
+		r.act("servers/two/drain", "{}")
+		r.act("drain", "{}")
+		r.act("reload", "{}")
 		time.Sleep(5 * time.Second)
-		r.read("POST", "servers/two/resume", "{}", opsKey, 200, nil)
-		r.read("POST", "resume", "{}", opsKey, 200, nil)
+		r.act("servers/two/resume", "{}")
+		r.act("resume", "{}")
 		time.Sleep(5 * time.Second)
-		if got := kindsOf(read(opsKey, from)); got != "drain two, drain, reload, resume two, resume" {
-			t.Errorf("what an operator did: %s", got)
-		}
-		if got := kindsOf(read(oneKey, "")); got != "failing one, breaker_open one, working one, breaker_closed one" {
-			t.Errorf("who may use one server sees %s", got)
-		}
+		look("what an operator did", opsKey, from, "drain two, drain, reload, resume two, resume")
+		look("who may use one server", oneKey, "", "failing one, breaker_open one, working one, breaker_closed one")
 		var of serverSeries
-		r.read("GET", "series?server=two", "", opsKey, 200, &of)
-		if got := kindsOf(of.Marks); got != "drain two, resume two" {
-			t.Errorf("of one server: %s", got)
+		if r.read("GET", "series?server=two", "", opsKey, 200, &of); kindsOf(of.Marks) != "drain two, resume two" {
+			t.Errorf("of one server: %s", kindsOf(of.Marks))
+		}
+		r.as(devKey, "/one/mcp", id, call("1", "quit"))
+		r.as(devKey, "/one/mcp", id, call("2", "echo"))
+		time.Sleep(6 * time.Second) // after a tick, not at one
+		if marks := look("a restart", opsKey, from, "restart one"); !strings.Contains(marks[0].Text, "it died") {
+			t.Errorf("%+v", marks)
 		}
 		time.Sleep(16 * time.Minute)
-		if got := kindsOf(read(opsKey, "")); got != "" {
-			t.Errorf("after 16 minutes: %s", got)
-		}
-	})
-}
-
-// A connection that ends and opens again is a restart.
-func TestAdminMarksRestart(t *testing.T) {
-	run(t, kinds, []string{"one"}, func(t *testing.T, r *rig) {
-		r.s.follow()
-		id := r.begin("/one/mcp")
-		r.Do("POST", "/one/mcp", call("1", "quit"), "Mcp-Session-Id", id).Wait()
-		r.Do("POST", "/one/mcp", call("2", "echo"), "Mcp-Session-Id", id).Wait()
-		time.Sleep(6 * time.Second) // after a tick, not at one
-		var s seriesAnswer
-		r.read("GET", "series", "", "", 200, &s)
-		if got := kindsOf(s.Marks); got != "restart one" || !strings.Contains(s.Marks[0].Text, "it died") {
-			t.Errorf("%+v", s.Marks)
-		}
+		look("after 16 minutes", opsKey, "", "")
 	})
 }
 
 // Clients are grouped by their names, and have the servers that they call, with rates from the first answer on.
 func TestAdminTopology(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, operators, "one", "two")
+	run(t, operators, []string{"one", "two"}, func(t *testing.T, r *rig) {
 		r.s.follow()
 		named := func(name string) string { return strings.Replace(initialize, `"name":"c"`, `"name":"`+name+`"`, 1) }
 		read := func(key string) (t topology) {
@@ -362,8 +308,7 @@ func TestAdminNobody(t *testing.T) {
 
 // The last lines of the log are there for an operator who looks for the first time.
 func TestAdminLogBefore(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, func(c *config.Config) { operators(c); c.LogLevel = "error" }, "one")
+	run(t, func(c *config.Config) { operators(c); c.LogLevel = "error" }, []string{"one"}, func(t *testing.T, r *rig) {
 		r.as(devKey, "/one/mcp", "", initialize)
 		w := r.ask("GET", "/ui/api/v1/log", "", "X-API-Key", opsKey)
 		if w.Code != 200 || !strings.Contains(w.Body.String(), "session began") {

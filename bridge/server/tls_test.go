@@ -3,7 +3,6 @@ package server
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -16,7 +15,6 @@ import (
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -61,55 +59,26 @@ func certified(t *testing.T, files config.TLS, serial int64) *x509.CertPool {
 
 // safe is a Server that serves HTTPS on a real address.
 type safe struct {
-	*server
-	addr  string
-	files config.TLS
+	*served
 	trust *x509.CertPool
-	ended chan error
-	stop  context.CancelFunc
 	left  atomic.Int32 // connections that have left the HTTP server
 }
 
-func newSafe(t *testing.T, log *slog.Logger, adapter backendMaker) *safe {
+func newSafe(t *testing.T, log *slog.Logger, f *wiretest.Server) *safe {
 	t.Helper()
-	dir := t.TempDir()
-	c := config.Default()
+	dir, c := t.TempDir(), config.Default()
 	c.Listen, c.Drain = "127.0.0.1:0", 0
 	c.TLS = config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
-	c.Servers = []config.Server{config.DefaultServer("one", "")}
 	private(&c)
-	s := &safe{files: c.TLS, trust: certified(t, c.TLS, 1), ended: make(chan error, 1)}
-	s.server = build(&c, log, adapter)
-	s.http.ConnState = func(_ net.Conn, state http.ConnState) {
+	s := &safe{trust: certified(t, c.TLS, 1)}
+	made := onStdio(&c, log, f)
+	made.http.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateHijacked {
 			s.left.Add(1)
 		}
 	}
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	go func() { s.ended <- s.Serve(ctx, l) }()
+	s.served = serveOn(t, made)
 	return s
-}
-
-// end stops it, and waits.
-func (s *safe) end(t *testing.T) {
-	t.Helper()
-	s.stop()
-	if err := <-s.ended; err != nil {
-		t.Errorf("Serve: %v", err)
-	}
-}
-
-// client returns one that speaks HTTP/2 if it is offered, or HTTP/1.1 only.
-func (s *safe) client(t *testing.T, h2 bool) *http.Client {
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.trust}, ForceAttemptHTTP2: h2}
-	t.Cleanup(tr.CloseIdleConnections)
-	return &http.Client{Transport: tr}
 }
 
 // Both versions of HTTP, each with all that streams: answers, the stream of a
@@ -125,22 +94,20 @@ func TestTLS(t *testing.T) {
 				t.Skipf("%s serves no HTTP/2: build with %s", runtime.Version(), toolchain.Fixed)
 			}
 			f := &wiretest.Server{}
-			s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-				return backend{Adapter: f, transport: func() string { return "stdio" }}
-			})
-			client := s.client(t, h2)
+			s := newSafe(t, slog.New(slog.DiscardHandler), f)
+			tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.trust}, ForceAttemptHTTP2: h2}
+			defer tr.CloseIdleConnections()
 			do := func(method, path, body string, header ...string) *http.Response {
 				t.Helper()
-				r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.addr+path, strings.NewReader(body))
+				r, err := http.NewRequestWithContext(t.Context(), method, "https://"+s.l.Addr().String()+path, strings.NewReader(body))
 				if err != nil {
 					t.Fatal(err)
 				}
-				r.Header.Set("Content-Type", "application/json")
-				r.Header.Set("Accept", "application/json, text/event-stream")
+				header = append(header, "Content-Type", "application/json", "Accept", "application/json, text/event-stream")
 				for i := 0; i < len(header); i += 2 {
 					r.Header.Set(header[i], header[i+1])
 				}
-				a, err := client.Do(r)
+				a, err := tr.RoundTrip(r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -200,10 +167,21 @@ func TestTLS(t *testing.T) {
 			defer sse.Body.Close()
 			wait(bufio.NewScanner(sse.Body), "sessionId=")
 
+			if c, err := tls.Dial("tcp", s.l.Addr().String(), &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
+				c.Close()
+				t.Error("TLS 1.1 is spoken")
+			}
+			until := s.readiness().TLS.Until.Unix()
+			scraped := text(do("GET", "/metrics", "", as(aliceKey)...))
+			for _, want := range []string{"last_reload_successful 1\n", fmt.Sprintf("expiry_timestamp_seconds %v\n", float64(until))} {
+				if !strings.Contains(scraped, "\nmcp_bridge_tls_certificate_"+want) {
+					t.Errorf("the metrics lack %q", want)
+				}
+			}
 			if n := s.left.Load(); n != map[bool]int32{false: 2}[h2] { // on HTTP/2 none can
 				t.Errorf("%d connections have left the HTTP server", n)
 			}
-			s.end(t)
+			s.end()
 			wait(changes, `"result"`) // the end of a subscription is said (R-145)
 			for changes.Scan() {
 			}
@@ -216,155 +194,103 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// A changed certificate is shown to who connects then, a bad pair to nobody.
+// A changed certificate is shown to who connects then, a bad pair to nobody. The status checks the files itself: a bridge
+// without new connections says so too.
 func TestTLSReload(t *testing.T) {
 	var out bytes.Buffer
-	s := newSafe(t, slog.New(slog.NewTextHandler(&out, nil)), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
-	shown := func() int64 {
-		t.Helper()
-		s.cert.next.Store(0) // it is time to look
-		c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		state := c.ConnectionState()
-		if state.NegotiatedProtocol != "h2" || state.Version < tls.VersionTLS12 {
-			t.Errorf("%q in version %x", state.NegotiatedProtocol, state.Version)
-		}
-		return state.PeerCertificates[0].SerialNumber.Int64()
-	}
-	if n := shown(); n != 1 {
-		t.Errorf("at first, certificate %d", n)
-	}
-	certified(t, s.files, 2)
-	if n := shown(); n != 2 {
-		t.Errorf("after a change, certificate %d", n)
-	}
-	good, err := os.ReadFile(s.files.KeyFile)
-	if err != nil {
+	dir := t.TempDir()
+	files := config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	certified(t, files, 1)
+	c := &certificate{files: files, log: slog.New(slog.NewTextHandler(&out, nil))}
+	if err := c.load(); err != nil {
 		t.Fatal(err)
 	}
-	told := func(good string) *status.Certificate {
-		t.Helper()
-		s.cert.next.Store(0)
-		st := s.readiness().TLS
-		if until := time.Until(st.Until); until < 50*time.Minute || until > time.Hour {
-			t.Errorf("the certificate is good for %v", until)
-		}
-		w := httptest.NewRecorder()
-		s.metrics.Serve(w, httptest.NewRequest("GET", "/metrics", nil), nil)
-		for _, want := range []string{"last_reload_successful " + good + "\n", fmt.Sprintf("expiry_timestamp_seconds %v\n", float64(st.Until.Unix()))} {
-			if !strings.Contains(w.Body.String(), "\nmcp_bridge_tls_certificate_"+want) {
-				t.Errorf("the metrics lack %q", want)
+	made := func(serial int64) func() { return func() { certified(t, files, serial) } }
+	key := func(text string) func() {
+		return func() {
+			if err := os.WriteFile(files.KeyFile, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
 			}
 		}
-		return st
 	}
-	if st := told("1"); st.LastError != "" {
-		t.Errorf("with good files: %+v", st)
-	}
-	for _, bad := range []string{"", "junk", string(good[:40])} {
-		if err := os.WriteFile(s.files.KeyFile, []byte(bad), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		// The status checks the files itself: a bridge without new connections says so too.
-		if st := told("0"); st.LastErrorAt == nil || !strings.HasPrefix(st.LastError, "the new certificate cannot be used") || strings.Contains(st.LastError, "tls.key") {
-			t.Errorf("with a bad key: %+v", st)
-		}
+	for _, step := range []struct {
+		name   string
+		do     func()
+		serial int64 // of the certificate that is shown
+		fault  string
+	}{
+		{"at first", func() {}, 1, ""},
+		{"after a change", made(2), 2, ""},
+		{"with an empty key", key(""), 2, "key_file " + files.KeyFile + ": failed to find any PEM data"},
+		{"with junk", key("junk"), 2, "key_file " + files.KeyFile + ": failed to find any PEM data"},
+		{"with a half key", key("-----BEGIN PRIVATE KEY-----\nMIGHAgEA"), 2, "key_file " + files.KeyFile + ": failed to find any PEM data"},
+		{"without the file", func() { _ = os.Remove(files.CertFile) }, 2, "cert_file " + files.CertFile + ": "},
+		{"mended", made(3), 3, ""},
+	} {
+		step.do()
+		c.next.Store(0) // it is time to look
+		st := c.status()
 		for range 3 {
-			if n := shown(); n != 2 {
-				t.Errorf("with a bad key, certificate %d", n)
+			c.next.Store(0)
+			if pair, err := c.config().GetCertificate(nil); err != nil || pair.Leaf.SerialNumber.Int64() != step.serial {
+				t.Errorf("%s: certificate %v, %v", step.name, pair.Leaf.SerialNumber, err)
 			}
 		}
+		until, good := c.Good()
+		if left := time.Until(until); left < 50*time.Minute || left > time.Hour || !until.Equal(st.Until) || good != (step.fault == "") {
+			t.Errorf("%s: the certificate is good for %v, %t", step.name, left, good)
+		}
+		if good {
+			if st.LastError != "" {
+				t.Errorf("%s: %+v", step.name, st)
+			}
+			continue
+		}
+		all := &status.Bridge{Whole: &status.Load{}, TLS: st}
+		if st.LastErrorAt == nil || !strings.HasPrefix(st.LastError, "the new certificate cannot be used") || strings.Contains(st.LastError, dir) || !strings.Contains(all.Text(time.Now()), "the old one stays in use; see the log for the reason (since ") {
+			t.Errorf("%s: %+v, for people: %s", step.name, st, all.Text(time.Now()))
+		}
+		if all.AddStderr(); !strings.Contains(all.TLS.LastError, step.fault) {
+			t.Errorf("%s: an operator reads %q", step.name, all.TLS.LastError)
+		}
 	}
-	if err := os.Remove(s.files.CertFile); err != nil {
-		t.Fatal(err)
-	}
-	if n := shown(); n != 2 {
-		t.Errorf("without the file, certificate %d", n)
-	}
-	all := s.readiness()
-	if got := all.Text(time.Now()); !strings.Contains(got, "the old one stays in use; see the log for the reason (since ") {
-		t.Errorf("for people: %s", got)
-	}
-	if all.AddStderr(); !strings.Contains(all.TLS.LastError, "cert_file "+s.files.CertFile+": ") {
-		t.Errorf("an operator reads %q", all.TLS.LastError)
-	}
-	certified(t, s.files, 3)
-	if n := shown(); n != 3 {
-		t.Errorf("mended, certificate %d", n)
-	}
-	if st := told("1"); st.LastError != "" {
-		t.Errorf("mended: %+v", st)
-	}
-	if c, err := tls.Dial("tcp", s.addr, &tls.Config{InsecureSkipVerify: true, MaxVersion: tls.VersionTLS11}); err == nil {
-		c.Close()
-		t.Error("TLS 1.1 is spoken")
-	}
-	s.end(t)
-	if n := strings.Count(out.String(), "the new certificate cannot be used"); n != 2 || !strings.Contains(out.String(), "key_file "+s.files.KeyFile+": failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
+	if n := strings.Count(out.String(), "the new certificate cannot be used"); n != 2 || !strings.Contains(out.String(), "failed to find any PEM data") || !strings.Contains(out.String(), "does not exist") {
 		t.Errorf("the log says %d times why: %s", n, &out)
 	}
 }
 
 // A bad pair at the start is an error that names the file.
 func TestTLSBad(t *testing.T) {
-	s := newSafe(t, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
-	s.end(t)
-	if err := os.WriteFile(s.files.CertFile, []byte("junk"), 0o600); err != nil {
+	dir, c := t.TempDir(), config.Default()
+	c.Listen, c.TLS = "127.0.0.1:0", config.TLS{CertFile: filepath.Join(dir, "tls.crt"), KeyFile: filepath.Join(dir, "tls.key")}
+	certified(t, c.TLS, 1)
+	if err := os.WriteFile(c.TLS.CertFile, []byte("junk"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c := config.Default()
-	c.Listen, c.TLS = "127.0.0.1:0", s.files
-	c.Servers = []config.Server{config.DefaultServer("one", "")}
-	again := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "stdio" }}
-	})
-	if _, err := again.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+s.files.CertFile+": ") {
+	s := onStdio(&c, slog.New(slog.DiscardHandler), &wiretest.Server{})
+	if _, err := s.Listen(t.Context()); err == nil || !strings.Contains(err.Error(), "tls: cert_file "+c.TLS.CertFile+": ") {
 		t.Errorf("Listen: %v", err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := again.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "cert_file") {
+	if err := s.Serve(t.Context(), l); err == nil || !strings.Contains(err.Error(), "cert_file") {
 		t.Errorf("Serve: %v", err)
 	}
-	if _, err := l.Accept(); err == nil {
-		t.Error("the listener is open")
-	}
+	closed(t, l)
 }
 
 // A program that a vulnerable Go has built does not speak HTTP/2, and says so.
 func TestTLSVulnerable(t *testing.T) {
-	for version, want := range map[string]string{"go1.26.8": "http/1.1", "go1.27.1": "http/1.1", "go1.26.9": "h2"} {
-		log := &lines{}
-		certificate := httptest.NewTLSServer(nil)
-		certificate.Close()
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
+	for version, want := range map[string]bool{"go1.26.8": false, "go1.27.1": false, "go1.26.9": true} {
+		var log bytes.Buffer
+		p := protocols(version, slog.New(slog.NewTextHandler(&log, nil)))
+		if speaks := p == nil || p.HTTP2(); speaks != want || p != nil && !p.HTTP1() { // nil stands for both
+			t.Errorf("%s: %v", version, p)
 		}
-		s := &http.Server{TLSConfig: &tls.Config{Certificates: certificate.TLS.Certificates}, Protocols: protocols(version, slog.New(slog.NewTextHandler(log, nil)))}
-		ended := make(chan error, 1)
-		go func() { ended <- s.ServeTLS(l, "", "") }()
-		c, err := tls.Dial("tcp", l.Addr().String(), &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2", "http/1.1"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := c.ConnectionState().NegotiatedProtocol; got != want {
-			t.Errorf("%s: a client speaks %s, want %s", version, got, want)
-		}
-		c.Close()
-		s.Close()
-		<-ended
-		if said := strings.Contains(log.String(), "GO-2026-6617"); said != (want != "h2") {
-			t.Errorf("%s: the log has %q", version, log)
+		if said := strings.Contains(log.String(), "GO-2026-6617"); said == want {
+			t.Errorf("%s: the log has %q", version, &log)
 		}
 	}
 }

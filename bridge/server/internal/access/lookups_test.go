@@ -1,7 +1,6 @@
 package access
 
 import (
-	"log/slog"
 	"net/netip"
 	"testing"
 	"testing/synctest"
@@ -12,7 +11,7 @@ import (
 // if all come at once. One whose key was good makes way for another.
 func TestQuestions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		keys, tokens := newLimit(slog.New(slog.DiscardHandler)), newLimit(slog.New(slog.DiscardHandler))
+		keys, tokens := newLimit(quiet), newLimit(quiet)
 		l := newLookups(keys, tokens)
 		from, other := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
 		begin := func(what string) func() {

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -52,38 +51,6 @@ func TestMetricsBounded(t *testing.T) {
 	flood()
 	if after := count(); after > before+10 { // what chance has left out before
 		t.Errorf("%d series, and %d after more of the same", before, after)
-	}
-}
-
-// Metrics may be read while calls go on.
-func TestMetricsConcurrently(t *testing.T) {
-	m := New("")
-	m.Set([]string{"one", "two"})
-	q, err := jsonrpc.Parse([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var wg sync.WaitGroup
-	const each = 500
-	for i := range 4 {
-		wg.Go(func() {
-			for range each {
-				m.Take(&report.Report{Server: []string{"one", "two"}[i%2], Request: q, Took: time.Millisecond})
-			}
-		})
-	}
-	wg.Go(func() {
-		for range 20 {
-			if _, err := m.registry.Gather(); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	wg.Wait()
-	for _, server := range []string{"one", "two"} {
-		if got := testutil.ToFloat64(m.calls.WithLabelValues(server, "tools/call", "ok", "legacy")); got != 2*each {
-			t.Errorf("%s: %v calls, want %d", server, got, 2*each)
-		}
 	}
 }
 
@@ -224,5 +191,44 @@ func TestMetricsSet(t *testing.T) {
 		if has := strings.Contains(got, want); has != (n > 0) {
 			t.Errorf("%s is shown: %t, in\n%s", want, has, got)
 		}
+	}
+}
+
+// The metrics as values: those with a prefix, of the servers that somebody may see, each with what its kind has.
+func TestValues(t *testing.T) {
+	m := New("")
+	m.Set([]string{"one", "two"})
+	take := taking(t, m)
+	take("one", bridge.Answered, time.Millisecond)
+	take("two", bridge.Answered, time.Second)
+	read := func(prefix string, of func(string) bool) map[string]Family {
+		all, err := m.Values(prefix, of, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := map[string]Family{}
+		for _, f := range all {
+			by[f.Name] = f
+		}
+		return by
+	}
+	all := read("", nil)
+	calls, took, pauses := all["mcp_bridge_calls_total"], all["mcp_bridge_call_duration_seconds"], all["go_gc_duration_seconds"]
+	if calls.Kind != "counter" || calls.Help == "" || took.Kind != "histogram" || pauses.Kind != "summary" || pauses.Values[0].Count == nil || len(pauses.Values[0].Quantiles) == 0 {
+		t.Fatalf("%+v %+v %+v", calls, took, pauses)
+	}
+	for _, v := range calls.Values {
+		if v.Labels["method"] != "tools/call" || v.Labels["outcome"] != "ok" || *v.Value != 1 || v.Count != nil {
+			t.Errorf("a counter: %+v", v)
+		}
+	}
+	for _, v := range took.Values {
+		if v.Value != nil || *v.Count != 1 || *v.Sum <= 0 || len(v.Buckets) < 10 || v.Buckets[len(v.Buckets)-1].Count > *v.Count {
+			t.Errorf("a histogram: %+v", v)
+		}
+	}
+	some := read("mcp_bridge_call_", func(server string) bool { return server == "two" })
+	if len(some) != 1 || len(some[took.Name].Values) != 1 || some[took.Name].Values[0].Labels["server"] != "two" {
+		t.Errorf("those of one server that begin so: %+v", some)
 	}
 }

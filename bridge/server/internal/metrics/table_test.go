@@ -61,7 +61,7 @@ func tableOf(t *testing.T) map[string]tableRow {
 			continue
 		}
 		switch {
-		case strings.HasSuffix(name, "_total"): // TestMetricsLint holds them to it
+		case strings.HasSuffix(name, "_total"): // TestMetricsCalls of the server holds them to it
 			row.kind = "counter"
 		case name == "mcp_bridge_call_duration_seconds":
 			row.kind = "histogram"
@@ -78,7 +78,7 @@ func tableOf(t *testing.T) map[string]tableRow {
 	return all
 }
 
-// TestTable holds the table of metrics to the code. Run "go test ./bridge/server/internal/metrics -update" when it fails.
+// TestTable holds the table of metrics to the code, and the documentation has each of them. Run "go test ./bridge/server/internal/metrics -update" when it fails.
 func TestTable(t *testing.T) {
 	var text strings.Builder
 	text.WriteString("# Made of the code: name, kind, labels.\n")
@@ -87,6 +87,15 @@ func TestTable(t *testing.T) {
 		fmt.Fprintln(&text, strings.Join(append([]string{name, all[name].kind}, all[name].labels...), " "))
 	}
 	written(t, tableFile, text.String())
+	doc, err := os.ReadFile("../../../../docs/observability.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for full := range all {
+		if name, ours := strings.CutPrefix(full, "mcp_bridge_"); ours && !strings.Contains(string(doc), "`"+name+"`") {
+			t.Errorf("docs/observability.md does not have %s", name)
+		}
+	}
 }
 
 // written holds a file to what is made of the code.
