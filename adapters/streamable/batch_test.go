@@ -10,7 +10,7 @@ import (
 )
 
 // The messages of a batch count among the bytes in flight for as long as one of
-// its calls is: a client must not get around the limit with arrays.
+// its calls is: a client must not get around the limit with arrays. A batch has 100 messages at most (R-178).
 func TestBatchCounts(t *testing.T) {
 	const limit = 1 << 20
 	synctest.Test(t, func(t *testing.T) {
@@ -38,6 +38,12 @@ func TestBatchCounts(t *testing.T) {
 		}
 		if synctest.Wait(); !free() {
 			t.Error("the batch counts after its last answer")
+		}
+		for n, status := range map[int]int{100: 200, 101: 400} {
+			rest := strings.Repeat(`,{"jsonrpc":"2.0","method":"x"}`, n-1)
+			if r := c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"}` + rest + "]").Wait(); r.Status() != status {
+				t.Errorf("a batch of %d = %d, want %d", n, r.Status(), status)
+			}
 		}
 	})
 }

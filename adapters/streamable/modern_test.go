@@ -3,6 +3,7 @@ package streamable
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -239,15 +240,9 @@ func TestLadder(t *testing.T) {
 func (m *modernRig) twice(body, name, one, other string) string {
 	conn := m.Dial()
 	defer conn.Close()
-	head := modernHeaders(body)
-	text := "POST /mcp HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\n"
-	for i := 0; i < len(head); i += 2 {
-		if head[i] != name {
-			text += head[i] + ": " + head[i+1] + "\r\n"
-		}
-	}
-	text += fmt.Sprintf("%s: %s\r\n%s: %s\r\nContent-Length: %d\r\n\r\n%s", name, one, name, other, len(body), body)
-	go func() { _, _ = io.WriteString(conn, text) }()
+	header := slices.DeleteFunc(slices.Collect(slices.Chunk(modernHeaders(body), 2)), func(h []string) bool { return h[0] == name })
+	header = append(header, []string{name, one}, []string{name, other}, []string{"Connection", "close"})
+	go writePost(conn, body, slices.Concat(header...))
 	answer, _ := io.ReadAll(conn)
 	return string(answer)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,11 +16,7 @@ import (
 // unread makes a request on a connection whose client does not read.
 func (m *modernRig) unread(body string) net.Conn {
 	conn := m.Dial()
-	head := ""
-	for h := range slices.Chunk(modernHeaders(body), 2) {
-		head += h[0] + ": " + h[1] + "\r\n"
-	}
-	_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+	writePost(conn, body, modernHeaders(body))
 	return conn
 }
 

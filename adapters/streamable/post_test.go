@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -18,8 +17,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
-	"github.com/mcp-bridge/bridge/bridge/session"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
@@ -99,18 +96,6 @@ func TestStatus(t *testing.T) {
 			}
 			if made := a.Header("Mcp-Session-Id") != ""; made != strings.Contains(test.want, "protocolVersion") { // R-030
 				t.Errorf("%s: a session id in the response: %t", test.name, made)
-			}
-		}
-	})
-}
-
-// A session is of one server: under the URL of another it is unknown (R-027).
-func TestOtherServer(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		c := r.begin("2025-06-18")
-		for _, method := range []string{"POST", "GET", "DELETE"} {
-			if r := c.Do(method, "/other/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "Mcp-Session-Id", c.id).Wait(); r.Status() != 404 {
-				t.Errorf("%s = %d, want 404", method, r.Status())
 			}
 		}
 	})
@@ -200,49 +185,6 @@ func TestFailedInitialize(t *testing.T) {
 	})
 }
 
-// Many clients that use the same ids at the same time, also within a session (R-001, R-004): each gets its own answer.
-func TestSameIDs(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		type pending struct {
-			a    *wiretest.Reply
-			want string
-		}
-		var all []pending
-		for i := range 8 {
-			c := r.begin("2025-06-18")
-			for j := range 4 {
-				for _, id := range []string{"1", `"1"`, "0"} {
-					mine := fmt.Sprintf(`{"i":%d,"j":%d}`, i, j)
-					all = append(all, pending{c.call(id, "echo", mine), `{"jsonrpc":"2.0","id":` + id + `,"result":{"echo":` + mine + `}}`})
-				}
-			}
-		}
-		for _, p := range all {
-			if got := p.a.Wait().Body(); got != p.want {
-				t.Errorf("got %s, want %s", got, p.want)
-			}
-		}
-	})
-}
-
-// Answers of all sizes arrive whole, as JSON and as a stream.
-func TestLarge(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		c := r.begin("2025-06-18")
-		for _, n := range []int{0, copied - 12, copied, copied + 1, 64 << 10, scaletest.Of(1, 8) << 20} {
-			want := `{"large":"` + strings.Repeat("x", n) + `"}`
-			r := c.call("1", "large", fmt.Sprintf(`{"n":%d}`, n)).Wait()
-			if r.Body() != `{"jsonrpc":"2.0","id":1,"result":`+want+`}` {
-				t.Errorf("large %d: got %d bytes as JSON", n, len(r.Body()))
-			}
-			r = c.call("1", "steps", `{"n":1,"pad":"`+strings.Repeat("y", n)+`"}`).Wait()
-			if e := r.Events(); len(e) != 2 {
-				t.Errorf("large %d: got %d events, want 2", n, len(e))
-			}
-		}
-	})
-}
-
 // Limits (R-178): a body above it is 413, also one that comes in chunks and does not say its length.
 func TestBodyLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -293,40 +235,6 @@ func TestBytesInFlight(t *testing.T) {
 		}
 		if r := c.call("4", "echo", `"`+body+`"`).Wait(); r.Status() != 200 {
 			t.Errorf("after that = %d, want 200", r.Status())
-		}
-	})
-}
-
-// Limits (R-178): sessions, calls of a session, elements of a batch.
-func TestCountLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, gateway.Options{Sessions: session.NewMemory(1)}, Options{})
-		c := r.begin("2025-03-26")
-		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
-		if a.Status() != 503 || !strings.Contains(a.Body(), `"id":0`) || a.Header("Retry-After") == "" || a.Header("Mcp-Session-Id") != "" {
-			t.Errorf("one session too many = %d %s", a.Status(), a.Body())
-		}
-		var calls []*wiretest.Reply
-		for i := range 128 {
-			calls = append(calls, c.call(strconv.Itoa(i), "wait", "{}"))
-		}
-		synctest.Wait()
-		a = c.call("200", "echo", "{}").Wait()
-		if a.Status() != 200 || !strings.Contains(a.Body(), `"id":200`) || !strings.Contains(a.Body(), `"bridge":"overloaded"`) {
-			t.Errorf("one call too many = %d %s", a.Status(), a.Body())
-		}
-		for i := range calls {
-			r.s.Answer("{}")
-			calls[i].Wait()
-		}
-		for n, status := range map[int]int{100: 200, 101: 400} {
-			var b strings.Builder
-			for i := range n {
-				fmt.Fprintf(&b, `,{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)
-			}
-			if r := c.post("[" + b.String()[1:] + "]").Wait(); r.Status() != status {
-				t.Errorf("batch of %d = %d, want %d", n, r.Status(), status)
-			}
 		}
 	})
 }
@@ -388,64 +296,6 @@ func TestSlowClients(t *testing.T) {
 	})
 }
 
-// A keep-alive connection works after a stream and after a large answer, however late: no deadline is left on it.
-func TestKeepAlive(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		c := r.begin("2025-06-18")
-		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1,
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return r.Dial(), nil }}}
-		defer client.CloseIdleConnections()
-		for _, tool := range []string{"log", "large", "echo", "log", "echo"} {
-			req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(call("1", tool, `{"n":100000}`)))
-			req.Header.Set("Content-Type", "application/json")
-			req.Header.Set("Mcp-Session-Id", c.id)
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatalf("%s: %v", tool, err)
-			}
-			body, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || !strings.Contains(string(body), `"result"`) {
-				t.Errorf("%s: %v %.100s", tool, err, body)
-			}
-			wiretest.Advance(10 * time.Minute)
-		}
-	})
-}
-
-// While the bridge drains new calls are refused with their ids, those in flight finish, and pings are answered.
-func TestDrain(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		c := r.begin("2025-11-25")
-		under := c.call("1", "wait", "{}")
-		synctest.Wait()
-		drained := make(chan error, 1)
-		go func() { drained <- r.g.Drain(t.Context()) }()
-		synctest.Wait()
-		for _, body := range []string{call(`"n"`, "echo", "{}"), fmt.Sprintf(initialize, "2025-11-25")} {
-			header := c.id
-			if strings.Contains(body, "initialize") {
-				header = ""
-			}
-			r := c.post(body, "Mcp-Session-Id", header).Wait()
-			m, err := jsonrpc.Parse([]byte(r.Body()))
-			if r.Status() != 503 || err != nil || m.ID == nil || m.Error == nil || r.Header("Retry-After") == "" {
-				t.Errorf("a new request = %d %s, want 503 with its id", r.Status(), r.Body())
-			}
-		}
-		if r := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
-			t.Errorf("ping = %d", r.Status())
-		}
-		r.s.Answer(`{"done":1}`)
-		if body := under.Wait().Body(); !strings.Contains(body, `{"done":1}`) {
-			t.Errorf("the call under way = %s", body)
-		}
-		if err := <-drained; err != nil {
-			t.Errorf("Drain = %v", err)
-		}
-	})
-}
-
 // When a session ends each of its calls is answered, also on a stream, and its GETs end.
 func TestEndAnswersCalls(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"json": 0, "stream": 2 * time.Second} {
@@ -467,23 +317,6 @@ func TestEndAnswersCalls(t *testing.T) {
 			})
 		})
 	}
-}
-
-// An unused session ends; one with a GET open does not.
-func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{}, gateway.Options{Common: gateway.Common{SessionIdle: 10 * time.Minute}}, Options{})
-		quiet, open := r.begin("2025-06-18"), r.begin("2025-06-18")
-		get := open.get()
-		wiretest.Advance(time.Hour)
-		if r := quiet.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 404 {
-			t.Errorf("the quiet session = %d, want 404", r.Status())
-		}
-		if r := open.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
-			t.Errorf("the session with a GET = %d, want 200", r.Status())
-		}
-		get.Leave()
-	})
 }
 
 // What comes for a call that was answered as JSON must not touch its answer: its memory may be another client's by then.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,60 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 )
-
-// A server that starts again at the same address has
-// forgotten the session; one that takes a moment to start is waited for.
-func TestUpstreamRestart(t *testing.T) {
-	for _, between := range []bool{true, false} {
-		t.Run(fmt.Sprintf("between calls %v", between), func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := l.Addr().String()
-			start := func(l net.Listener) (*host, *http.Server) {
-				h := &host{shape: shape{}, t: t, sessions: map[string]*hosted{}}
-				srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-				done := make(chan struct{})
-				go func() { defer close(done); _ = srv.Serve(l) }()
-				t.Cleanup(func() { _ = srv.Close(); <-done })
-				return h, srv
-			}
-			h, srv := start(l)
-			rest := &adaptertest.Client{}
-			u := adapter(t, "http://"+address, nil, conn.Options{})
-			up := adaptertest.Open(t, u, rest)
-			adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
-			var pending <-chan adaptertest.Outcome
-			if !between {
-				pending = adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang","say":[{"jsonrpc":"2.0","method":"under/way"}]}}`)
-				rest.WaitSaid(t, 1)
-			}
-			_ = srv.Close()
-			h.forget()
-			u.Close() // no request must go to a connection whose end is not known yet: it would be lost
-			if pending != nil {
-				if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
-					t.Errorf("the call under way ended with %q, %v, want ErrLost", o.Answer, o.Err)
-				}
-			}
-			later := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`) // no server is there
-			l, err = net.Listen("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start(l)
-			if o := <-later; !errors.Is(o.Err, bridge.ErrUnsent) {
-				t.Errorf("the next call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
-			}
-			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrUnsent) {
-				t.Errorf("Gone(%v), want ErrUnsent", err)
-			}
-			next := adaptertest.Open(t, u, &adaptertest.Client{})
-			adaptertest.Call(t.Context(), t, next, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
-		})
-	}
-}
 
 // When a session is forgotten, what is in flight may be answered yet: Close
 // waits for it, until its context ends.

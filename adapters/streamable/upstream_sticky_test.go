@@ -1,8 +1,6 @@
 package streamable
 
 import (
-	"compress/gzip"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,38 +50,3 @@ func TestUpstreamSticky(t *testing.T) {
 		})
 	}
 }
-
-// A server, or what stands before it, that compresses what it answers is understood, as
-// JSON and as events, in both eras.
-func TestUpstreamCompressed(t *testing.T) {
-	zip := func(with reply) reply {
-		return func(w http.ResponseWriter, r *http.Request, id string) {
-			w.Header().Set("Content-Encoding", "gzip")
-			z := gzip.NewWriter(w)
-			with(&zipping{w, z}, r, id)
-			_ = z.Close()
-		}
-	}
-	for _, era := range []conn.Era{conn.EraLegacy, conn.EraModern} {
-		for name, answer := range map[string]reply{
-			"json":   good(`{"resultType":"complete","ok":1}`),
-			"events": streamed("data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"resultType\":\"complete\",\"ok\":1}}\n\n"),
-		} {
-			t.Run(string(era)+" "+name, func(t *testing.T) {
-				p := newProbed(t, zip(good(discovered)), nil, zip(answer))
-				up := adaptertest.Open(t, adapter(t, p.URL, nil, conn.Options{Era: era}), &adaptertest.Client{})
-				if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); !strings.Contains(got, `"ok":1`) {
-					t.Errorf("the answer is %s", got)
-				}
-				_ = up.Close(t.Context())
-			})
-		}
-	}
-}
-
-type zipping struct {
-	http.ResponseWriter
-	to io.Writer
-}
-
-func (z *zipping) Write(b []byte) (int, error) { return z.to.Write(b) }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,27 +154,4 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 			t.Error(err)
 		}
 	})
-}
-
-// A server that cannot be connected to gets a few seconds to come up; what was
-// not sent by then is unavailable, and was never sent.
-func TestUpstreamUnreachable(t *testing.T) {
-	t.Parallel() // it waits for seconds
-	s := newScript(t, &script{post: echo})
-	u, rest := adapter(t, s.URL, nil, conn.Options{}), &adaptertest.Client{}
-	up := adaptertest.Open(t, u, rest)
-	s.wait(t, 1, "GET")
-	s.Close()
-	u.Close() // no request must go to a connection whose end is not known yet: it would be lost
-	began := time.Now()
-	o := adaptertest.Call(t.Context(), t, up, nil, ask)
-	if !errors.Is(o.Err, bridge.ErrUnavailable) || !strings.Contains(o.Err.Error(), "cannot be reached") {
-		t.Errorf("the call ended with %q, %v, want ErrUnavailable", o.Answer, o.Err)
-	}
-	if took := time.Since(began); took < time.Second {
-		t.Errorf("given up after %v", took)
-	}
-	if len(rest.Gones()) > 0 {
-		t.Errorf("Gone %v: there is no session to lose", rest.Gones())
-	}
 }
