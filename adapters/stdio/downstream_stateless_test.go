@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -94,15 +93,6 @@ func TestStatelessBesideSession(t *testing.T) {
 	})
 }
 
-// Messages before the answer to a request without a session come on lines of their own, in order.
-func TestStatelessProgress(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
-		s.say(keyedTool("1", "steps", `{"n":2}`))
-		s.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,…`, result("1"))
-	})
-}
-
 // A cancellation takes back the request of that id that has no session, and otherwise the session's; nothing more is sent
 // (R-092, R-156).
 func TestStatelessCancelled(t *testing.T) {
@@ -138,25 +128,6 @@ func TestStatelessCancelled(t *testing.T) {
 		s.hear()
 		s.say(cancelled("4"), keyedTool("4", "echo", "1")) // the id is free again at once
 		s.expect(result("4"))
-	})
-}
-
-// A server with sessions gets a cancellation as from a client of its own era (R-156).
-func TestStatelessOfLegacyServer(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
-		d.say(keyedTool("1", "steps", `{"n":1}`))
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
-		d.say(keyedTool("2", "wait", "{}"))
-		d.s.Got()
-		d.say(cancelled("2", statelessMeta, `"reason":"the user has left"`))
-		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" || gjson.Get(got[0], "params.reason").Str != "the user has left" {
-			t.Errorf("the server got %q", got)
-		}
-		d.expect()
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
 	})
 }
 
@@ -325,68 +296,6 @@ func TestStatelessUnread(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A client of the official SDK talks in the stateless era over stdio.
-func TestStatelessSDK(t *testing.T) {
-	m := &wiretest.Modern{}
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
-	theirIn, in := io.Pipe()
-	out, theirOut := io.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
-		_ = theirOut.Close()
-	}()
-	progress, changed := make(chan float64, 10), make(chan struct{}, 10)
-	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
-	})
-	s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := s.InitializeResult().ProtocolVersion; v != "2026-07-28" {
-		t.Errorf("revision %s", v)
-	}
-	if tools, err := s.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 1 {
-		t.Errorf("ListTools = %v, %v", tools, err)
-	}
-	p := &mcp.CallToolParams{Name: "steps", Arguments: map[string]any{"n": 2}}
-	p.SetProgressToken("t")
-	if _, err := s.CallTool(t.Context(), p); err != nil {
-		t.Errorf("steps: %v", err)
-	}
-	if got := []float64{<-progress, <-progress}; !slices.Equal(got, []float64{1, 2}) {
-		t.Errorf("progress %v", got)
-	}
-	<-m.Subscribed()
-	m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	<-changed
-	ctx, cancel := context.WithCancel(t.Context())
-	waited := make(chan error, 1)
-	go func() {
-		p := &mcp.CallToolParams{Name: "linger"}
-		p.SetProgressToken("u")
-		_, err := s.CallTool(ctx, p)
-		waited <- err
-	}()
-	<-progress // it has begun
-	cancel()
-	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Errorf("linger = %v", err)
-	}
-	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: 1}); err != nil {
-		t.Errorf("echo: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close = %v", err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v", err)
 	}
 }
 

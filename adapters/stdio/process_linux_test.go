@@ -27,7 +27,6 @@ import (
 )
 
 func init() {
-	children["bridge"] = bridgeToBeKilled
 	children["process 1"] = processOne
 	children["careless process 1"] = carelessProcessOne
 	children["stops a leaver"] = stopsLeaver
@@ -359,86 +358,6 @@ func TestWithoutPidfd(t *testing.T) {
 	}
 }
 
-// SIGKILL of the bridge leaves nobody, neither a leader nor a
-// grandchild that ignores everything, nor the watchdog.
-func TestKilledBridgeLeavesNobody(t *testing.T) {
-	leaksNothing(t)
-	bridge := self(t, "bridge")
-	cmd := exec.Command(bridge.path)
-	cmd.Env = bridge.env
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var alive []watched
-	var ended watched
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var pid int
-		if lines.Text() == "ready" {
-			break
-		}
-		fmt.Sscanf(lines.Text(), "%d", &pid)
-		alive = append(alive, hold(t, pid))
-	}
-	// three leaders, three grandchildren, one who left the group, the watchdog
-	if len(alive) != 8 {
-		t.Errorf("the bridge says that %d processes live, want 8", len(alive))
-	}
-	for _, w := range alive {
-		if w.ended() {
-			t.Errorf("process %d has ended before the bridge: this tests nothing", w.pid)
-		}
-	}
-	ended, alive = alive[0], alive[1:]
-	cmd.Process.Kill()
-	cmd.Wait()
-	for _, w := range alive {
-		w.wait()
-	}
-	// That one was stopped, and its group with it, as far as the bridge can tell.
-	if ended.ended() {
-		t.Error("a process that is none of the bridge's was killed")
-	}
-	ended.kill()
-}
-
-// bridgeToBeKilled runs children and prints, first, the process that left its
-// group before that was stopped, then all that must die with the bridge.
-func bridgeToBeKilled() {
-	check := func(err error) {
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	var pids []int
-	run := func(script string) *process {
-		c := sh(script, os.Args[0])
-		c.env = childEnv("stubborn")
-		p, err := start(c)
-		check(err)
-		var pid int
-		_, err = fmt.Fscanf(p.stdout, "pid %d\n", &pid)
-		check(err)
-		pids = append(pids, pid)
-		return p
-	}
-	run(`setsid "$1" & wait`).Stop(context.Background(), brief)
-	for range 3 {
-		pids = append(pids, run(`"$1" & wait`).Pid())
-	}
-	theStarter.do(func(w *watchdog) { pids = append(pids, w.proc.Pid) })
-	for _, pid := range pids {
-		fmt.Println(pid)
-	}
-	fmt.Println("ready")
-	stubborn()
-}
-
 // The script is run by whatever shell a machine has.
 func TestWatchdogScript(t *testing.T) {
 	for _, shell := range [][]string{{"/bin/sh"}, {"dash"}, {"bash", "--posix"}, {"busybox", "sh"}, {"ksh"}} {
@@ -621,17 +540,6 @@ func run(t *testing.T, mode string) {
 	cmd.Env = c.env
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("%s: %v\n%s", mode, err, out)
-	}
-}
-
-// BenchmarkStartStop is what a server that is started per call costs at least.
-func BenchmarkStartStop(b *testing.B) {
-	for b.Loop() {
-		p, err := start(sh("exec cat"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		p.Stop(context.Background(), patient)
 	}
 }
 

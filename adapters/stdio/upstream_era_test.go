@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
@@ -120,9 +119,6 @@ func serveScript() {
 			if p.Exit {
 				os.Exit(3)
 			}
-		case name == "test/ask":
-			fmt.Print(`{"jsonrpc":"2.0","id":"a","method":"ping"}` + "\n" + `{"jsonrpc":"2.0","id":"b","method":"ping","params":7}` + "\n")
-			say(m.ID, `"result":{}`)
 		case m.ID != nil && name != "answer":
 			say(m.ID, `"result":{}`)
 		}
@@ -478,37 +474,4 @@ func TestOpeningIsGivenUp(t *testing.T) {
 			t.Errorf("Open: %v, want %v", err, why)
 		}
 	})
-}
-
-// R-114: a modern server is never answered; a legacy one is.
-func TestWhoIsAnswered(t *testing.T) {
-	for _, c := range []struct {
-		name string
-		part part
-		want int
-	}{
-		{"modern", part{Discover: isModern}, 0},
-		{"legacy", part{Discover: noMethod, Initialize: isLegacy}, 2},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			quiet(t)
-			a, journal := scripted(t, conn.Options{}, c.part)
-			up, err := a.Open(t.Context(), adaptertest.ModernCaller(), &adaptertest.Client{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, method := range []string{"test/ask", "test/call"} {
-				m := jsonrpc.Message{ID: []byte("1"), Method: method}
-				if _, err := up.Call(t.Context(), &bridge.Request{Message: &m}); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if err := up.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if got := journal(); strings.Count(got, "answer") != c.want {
-				t.Errorf("the server has received %q, want %d answers", got, c.want)
-			}
-		})
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -264,35 +263,6 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// R-009: large requests pass too.
-func TestLargeRequest(t *testing.T) {
-	quiet(t)
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), &adaptertest.Client{})
-	text := strings.Repeat("x", scaletest.Of(2, 16)<<20-1000)
-	if got := call(t, up, `{"text":"`+text+`"}`).Result(t); !strings.Contains(got, text) {
-		t.Errorf("another text came back: %d bytes", len(got))
-	}
-}
-
-// A9: batches are for 2025-03-26 only, and understood all the same.
-func TestBatchFromTheServer(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	// The handshake's call was 1; those two are 2 and 3.
-	first := goCall(t, t.Context(), up, `{"then":"hang","say":[{"jsonrpc":"2.0","method":"ready"}]}`)
-	rest.WaitSaid(t, 1)
-	batch := `[{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":12345678901234567890}}, 1, {\"jsonrpc\":\"2.0\",\"method\":\"note\"} ,{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{},\"error\":{}}]\n`
-	second := call(t, up, `{"then":"hang","print":["`+batch+`"]}`)
-	if got := (<-first).Result(t); got != `{"n":12345678901234567890}` {
-		t.Errorf("result = %s", got)
-	}
-	if !strings.Contains(second.Answer, "not a JSON-RPC message") {
-		t.Errorf("the call ended with %q, %v, want an error that says what is wrong", second.Answer, second.Err)
-	}
-	rest.WaitSaid(t, 2)
-}
-
 // What is JSON but no JSON-RPC message: an answer fails its call, a question
 // is refused, and a question's id is never taken for a call's.
 func TestInvalidMessages(t *testing.T) {
@@ -348,26 +318,6 @@ func TestStderr(t *testing.T) {
 	}
 	if out := rest.Said(); len(out) > 0 {
 		t.Errorf("stderr was taken for stdout: %q", out)
-	}
-}
-
-// The child's environment is what the configuration says.
-func TestChildsEnvironment(t *testing.T) {
-	quiet(t)
-	t.Setenv("BRIDGE_TEST_SECRET", "hunter2")
-	a := adapter(t, "server", conn.Options{})
-	a.c.Env["TOKEN"] = "a=b c"
-	up := adaptertest.Open(t, a, &adaptertest.Client{})
-	var got []string
-	if err := json.Unmarshal([]byte(call(t, up, `{"environ":true}`).Result(t)), &got); err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(got)
-	if want, _ := environment(nil, a.c.Env); !slices.Equal(got, want) {
-		t.Errorf("environment = %q\nwant          %q", got, want)
-	}
-	if strings.Contains(strings.Join(got, "\n"), "hunter2") || !slices.Contains(got, "TOKEN=a=b c") {
-		t.Errorf("environment = %q, want TOKEN and not the bridge's secret", got)
 	}
 }
 
@@ -453,42 +403,36 @@ func TestOpenSilent(t *testing.T) {
 	}
 }
 
-// A server that hangs in initialize is ended in steps, and gone when
-// Open returns.
-func TestHungHandshake(t *testing.T) {
-	quiet(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hasty)
-	defer cancel()
-	a := adapter(t, "silent", conn.Options{}) // ends with its stdin
-	a.c.StopStdin, a.c.StopTerm = time.Hour, time.Hour
-	_, err := a.Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Open: %v, want the context's error", err)
-	}
-}
-
-// R-187: kill -9 while calls are in flight.
+// R-187: kill -9 while calls are in flight, and a subscription of a modern server.
 func TestKilledChild(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	var calls []<-chan adaptertest.Outcome
-	for range 100 {
-		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang"}`))
-	}
-	call(t, up, `{}`).Result(t)
-	kill(t, up)
-	for _, c := range calls {
-		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
-			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
-		}
-	}
-	rest.WaitGone(t)
-	if err := up.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if gone := rest.Gones(); len(gone) != 1 {
-		t.Errorf("Gone was called %d times", len(gone))
+	for mode, from := range map[string]*bridge.Caller{"server": adaptertest.Caller(""), "modern server": adaptertest.ModernCaller()} {
+		t.Run(mode, func(t *testing.T) {
+			quiet(t)
+			rest := &adaptertest.Client{}
+			up := adaptertest.OpenFor(t, adapter(t, mode, conn.Options{}), from, rest)
+			var calls []<-chan adaptertest.Outcome
+			for range 50 {
+				for _, method := range []string{"m", "subscriptions/listen"} {
+					calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"then":"hang"}}`))
+				}
+			}
+			call(t, up, `{}`).Result(t)
+			kill(t, up)
+			for _, c := range calls {
+				if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+					t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
+				}
+			}
+			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) {
+				t.Errorf("Gone(%v), want ErrLost", err)
+			}
+			if err := up.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if gone := rest.Gones(); len(gone) != 1 {
+				t.Errorf("Gone was called %d times", len(gone))
+			}
+		})
 	}
 }
 
@@ -544,20 +488,6 @@ func TestChildThatClosesItsOutput(t *testing.T) {
 	up := adaptertest.Open(t, a, rest)
 	o := call(t, up, `{"mute":true}`)
 	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "it closed its output") {
-		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
-	}
-	rest.WaitGone(t)
-}
-
-// The child has ended: a grandchild that holds its output delays no call.
-func TestGrandchildHoldsTheOutput(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	a := adapter(t, "server", conn.Options{})
-	a.c.StopStdin = hasty
-	up := adaptertest.Open(t, a, rest)
-	o := call(t, up, `{"leave":true}`)
-	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (exit status 5)") {
 		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 	}
 	rest.WaitGone(t)
@@ -657,37 +587,4 @@ func TestLastWords(t *testing.T) {
 	if err := rest.WaitGone(t); !strings.Contains(err.Error(), "exit status 7") {
 		t.Errorf("Gone(%v)", err)
 	}
-}
-
-// Connections that are opened and ended in every way leave nothing.
-func TestManyConnections(t *testing.T) {
-	quiet(t)
-	var all sync.WaitGroup
-	gate := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
-	for i := range scaletest.Of(12, 40) {
-		all.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			up, err := adapter(t, "server", conn.Options{}).Open(context.Background(), adaptertest.Caller(""), &adaptertest.Client{})
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			pending := goCall(t, context.Background(), up, `{"then":"hang"}`)
-			ctx := context.Background()
-			switch i % 3 {
-			case 0:
-				kill(t, up)
-			case 1:
-				ctx = done()
-			}
-			if err := up.Close(ctx); err != nil {
-				t.Error(err)
-			}
-			if o := <-pending; o.Err == nil {
-				t.Errorf("the call was answered: %q", o.Answer)
-			}
-		})
-	}
-	all.Wait()
 }
