@@ -44,35 +44,6 @@ func TestPayload(t *testing.T) {
 	}
 }
 
-// R-009: a megabyte passes both ways; an answer above the limit is an error.
-func TestLargePayload(t *testing.T) {
-	s := newServer(nil, map[string]handler{
-		"echo": func(_ context.Context, r *mcp.CallToolRequest) (string, error) {
-			var in struct{ Text string }
-			return in.Text, json.Unmarshal(r.Params.Arguments, &in)
-		},
-		"length": func(_ context.Context, r *mcp.CallToolRequest) (string, error) {
-			return fmt.Sprint(len(r.Params.Arguments)), nil
-		},
-		"size": func(_ context.Context, r *mcp.CallToolRequest) (string, error) {
-			var in struct{ Size int }
-			err := json.Unmarshal(r.Params.Arguments, &in)
-			return strings.Repeat("y", in.Size), err
-		},
-	})
-	up := open(t, Shared("n", s, quiet(Options{MaxMessage: 2 << 20})), &adaptertest.Client{})
-	arguments := `"arguments":{"text":"` + strings.Repeat("x", 1<<20) + `"}`
-	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("length", arguments))); got != fmt.Sprint(1<<20+len(`{"text":""}`)) {
-		t.Errorf("the tool got %s bytes", got)
-	}
-	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("size", `"arguments":{"size":1048576}`))); got != strings.Repeat("y", 1<<20) {
-		t.Errorf("%d bytes came back", len(got))
-	}
-	if o := adaptertest.Call(t.Context(), t, up, nil, tool("size", `"arguments":{"size":3145728}`)); o.Err != nil || !strings.Contains(o.Answer, "upstream_too_large") {
-		t.Errorf("the call ended with %.200q, %v", o.Answer, o.Err)
-	}
-}
-
 // What the bridge cannot pass on costs the message, not the session, and a
 // question is answered all the same.
 func TestTooDeep(t *testing.T) {

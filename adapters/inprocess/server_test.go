@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -308,40 +307,6 @@ func TestClientNotifications(t *testing.T) {
 	if got := []string{<-told, <-told}; !slices.Equal(got, []string{"initialized", "roots"}) {
 		t.Errorf("told = %q", got)
 	}
-}
-
-// A server for each connection keeps its state to it; 200 of them leave nothing.
-func TestSessionsAreIsolated(t *testing.T) {
-	a := New("counter", func(*bridge.Caller) *mcp.Server {
-		var mu sync.Mutex
-		n := 0
-		return newServer(nil, map[string]handler{"count": func(context.Context, *mcp.CallToolRequest) (string, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			n++
-			return fmt.Sprint(n), nil
-		}})
-	}, quiet(Options{}))
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(func() {
-			up, err := a.Open(t.Context(), caller(), &adaptertest.Client{})
-			if err != nil {
-				t.Errorf("Open: %v", err)
-				return
-			}
-			for want := 1; want <= 3; want++ {
-				m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, tool("count", ""))})
-				if err != nil || !strings.Contains(string(m.Result), fmt.Sprintf(`"text":"%d"`, want)) {
-					t.Errorf("call %d: %s, %v", want, adaptertest.Text(m), err)
-				}
-			}
-			if err := up.Close(t.Context()); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-		})
-	}
-	all.Wait()
 }
 
 // A shared server has a session for each connection, and none afterwards.

@@ -1,9 +1,11 @@
 package sse
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -104,6 +106,27 @@ func (c *client) post(body string, status int) {
 		c.t.Errorf("POST %.100s = %d %s, want %d", body, r.Status(), r.Body(), status)
 	}
 	synctest.Wait()
+}
+
+// unread opens a stream whose client reads from the connection itself. The endpoint has been read.
+func (r *rig) unread() (*client, net.Conn, *bufio.Reader) {
+	r.t.Helper()
+	conn := r.Dial()
+	_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	body := bufio.NewReader(res.Body)
+	for {
+		line, err := body.ReadString('\n')
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if endpoint, ok := strings.CutPrefix(line, "data: "); ok {
+			return &client{rig: r, endpoint: strings.TrimSpace(endpoint)}, conn, body
+		}
+	}
 }
 
 // last returns the newest message on the stream.
@@ -346,20 +369,7 @@ func TestDrain(t *testing.T) {
 func TestNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait
-		conn := r.Dial()
-		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
-		buf := make([]byte, 4096)
-		head := ""
-		for !strings.Contains(head, "sessionId=") || !strings.HasSuffix(head, "\r\n") {
-			n, err := conn.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			head += string(buf[:n])
-		}
-		_, rest, _ := strings.Cut(head, "data: ")
-		endpoint, _, _ := strings.Cut(rest, "\n")
-		deaf := &client{rig: r, endpoint: endpoint}
+		deaf, conn, _ := r.unread()
 		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		other := r.begin("2025-06-18")
 		for i := range 20 {
@@ -382,30 +392,23 @@ func TestNeverReads(t *testing.T) {
 func TestReadsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
-		conn := r.Dial()
+		c, conn, body := r.unread()
 		defer conn.Close()
-		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
-		buf, got := make([]byte, 64<<10), ""
+		got := ""
 		read := func(until string) {
 			for !strings.Contains(got, until) {
-				n, err := conn.Read(buf)
+				line, err := body.ReadString('\n')
 				if err != nil {
 					t.Fatal(err)
 				}
-				got += string(buf[:n])
+				got += line
 			}
 		}
-		read("sessionId=")
-		read("\r\n\r\n")
-		_, rest, _ := strings.Cut(got, "data: ")
-		endpoint, _, _ := strings.Cut(rest, "\n")
-		c := &client{rig: r, endpoint: endpoint}
 		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		const large = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":1048576}}}`
 		c.post(fmt.Sprintf(large, 1), 202)
 		c.post(fmt.Sprintf(large, 2), 503)
 		read(`"id":1,"result":{"large":`)
-		read(`x"}}`)
 		synctest.Wait()
 		c.post(fmt.Sprintf(large, 3), 202)
 		read(`"id":3,"result":{"large":`)

@@ -1,10 +1,8 @@
 package sse
 
 import (
-	"bufio"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,24 +18,8 @@ func TestUnreadCounts(t *testing.T) {
 	const limit, size, calls = 2 << 20, 256 << 10, 20
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
-		conn := r.Dial()
-		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
-		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body := bufio.NewReader(res.Body)
-		var endpoint string
-		for endpoint == "" {
-			line, err := body.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
-			if at, ok := strings.CutPrefix(line, "data: "); ok {
-				endpoint = strings.TrimSpace(at)
-			}
-		}
-		deaf, other := &client{rig: r, endpoint: endpoint}, r.begin("2025-06-18")
+		deaf, conn, body := r.unread()
+		other := r.begin("2025-06-18")
 		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		for id := range calls {
 			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":%d}}}`, id+1, size), 202)
