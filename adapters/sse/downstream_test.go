@@ -4,9 +4,11 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -435,6 +437,122 @@ func TestSessionEndsUnderCalls(t *testing.T) {
 		}
 		if len(answered) != 3 || answered["0"] != 1 || answered["1"] != 1 || answered["2"] != 1 {
 			t.Errorf("error answers by id: %v, want one for each of 0, 1, 2", answered)
+		}
+	})
+}
+
+// The messages of a batch count among the bytes in flight for as long as one of
+// them is used: a client must not get around the limit with arrays.
+func TestBatchCounts(t *testing.T) {
+	const limit = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		free := func() bool { // reports that nothing is in flight
+			ok := r.g.Room("").Reserve(limit)
+			if ok {
+				r.g.Room("").Return(limit)
+			}
+			return ok
+		}
+		c := r.begin("2025-03-26")
+		defer c.Leave()
+		c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{"x":"`+strings.Repeat("x", limit/2)+`"}}}]`, 202)
+		if free() {
+			t.Error("a call of a batch is under way and does not count")
+		}
+		c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","arguments":{"x":"`+strings.Repeat("x", limit/2)+`"}}}`, 503)
+		r.s.Answer(`{}`)
+		c.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		if !free() {
+			t.Error("the batch counts after its last answer")
+		}
+	})
+}
+
+// A9: of two requests with the same id in one batch, the later one is refused.
+func TestBatchSameID(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-03-26")
+		defer c.Leave()
+		const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":%q}}`
+		c.post("["+strings.ReplaceAll(call, "%q", "1")+","+strings.ReplaceAll(call, "%q", "2")+`,{"jsonrpc":"2.0","id":"7","method":"ping"}]`, 202)
+		var got []string
+		for _, e := range c.Events()[2:] {
+			got = append(got, e.Data)
+		}
+		slices.Sort(got)
+		if s := strings.Join(got, "\n"); s != `{"jsonrpc":"2.0","id":"7","result":{}}
+{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"this id stands twice in the batch"}}
+{"jsonrpc":"2.0","id":7,"result":{"echo":1}}` {
+			t.Errorf("got\n%s", s)
+		}
+	})
+}
+
+// A batch that is refused says why: it is too large, or the revision has none.
+func TestBatchRefused(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
+		for _, test := range []struct{ revision, batch, want string }{
+			{"2025-03-26", "[" + strings.Repeat(ping+",", 100) + ping + "]", "a batch has 1 to 100 messages"},
+			{"2025-03-26", "[]", "a batch has 1 to 100 messages"},
+			{"2025-06-18", "[" + ping + "]", "batches do not exist in revision 2025-06-18: send one message in each POST"},
+		} {
+			c := r.begin(test.revision)
+			if r := c.Do("POST", c.endpoint, test.batch).Wait(); r.Status() != 400 || strings.TrimSpace(r.Body()) != test.want {
+				t.Errorf("%.40s: %d %s, want 400 %s", test.batch, r.Status(), r.Body(), test.want)
+			}
+			c.Leave()
+		}
+	})
+}
+
+// Events for a client that does not read count among the bytes in flight. An
+// answer that has no room is an error that says so; each call gets exactly one, and
+// other clients are served.
+func TestUnreadCounts(t *testing.T) {
+	const limit, size, calls = 2 << 20, 256 << 10, 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		deaf, conn, body := r.unread()
+		other := r.begin("2025-06-18")
+		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		for id := range calls {
+			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":%d}}}`, id+1, size), 202)
+			synctest.Wait()
+		}
+		if n := r.g.Totals().Bytes; n < limit/2 || n > limit {
+			t.Errorf("%d bytes are under way with up to %d of answers that nobody reads, want some, and no more than %d", n, calls*size, limit)
+		}
+		other.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":7}}`, 202)
+		other.expect(`{"jsonrpc":"2.0","id":1,"result":{"echo":7}}`)
+		deaf.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202) // small things get through
+		other.Leave()
+		go func() { synctest.Wait(); _ = conn.Close() }() // when all is read
+		got, _ := io.ReadAll(body)
+		answers, refused := map[string]int{}, 0
+		for line := range strings.SplitSeq(string(got), "\n") {
+			for id := range calls {
+				head := fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,`, id+1)
+				if strings.HasPrefix(line, head) {
+					answers[head]++
+					if strings.Contains(line, `"error"`) && strings.Contains(line, "max_bytes_in_flight") && strings.Contains(line, "upstream_too_large") {
+						refused++
+					}
+				}
+			}
+		}
+		if len(answers) != calls || refused < calls-limit/size || refused > calls-4 {
+			t.Errorf("%d calls have answers, %d of them that there is no room", len(answers), refused)
+		}
+		for head, n := range answers {
+			if n != 1 {
+				t.Errorf("%d answers begin with %s", n, head)
+			}
+		}
+		synctest.Wait()
+		if n := r.g.Totals().Bytes; n != 0 {
+			t.Errorf("%d bytes are under way when all is read", n)
 		}
 	})
 }

@@ -1,11 +1,14 @@
 package sse
 
 import (
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -375,5 +378,138 @@ func TestUpstreamNoise(t *testing.T) {
 	}
 	if n != 4 {
 		t.Errorf("%d events counted as dropped, want 4:\n%s", n, log)
+	}
+}
+
+// What a refusal says about the server: only its own faults count against it.
+func TestUpstreamRefusalKinds(t *testing.T) {
+	for status, want := range map[int]error{
+		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrRejected, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,
+		413: bridge.ErrRejected, 422: bridge.ErrRejected, 429: bridge.ErrRejected, 500: bridge.ErrLost, 501: bridge.ErrUnavailable, 503: bridge.ErrUnavailable,
+	} {
+		err := (&Upstream{name: "s"}).refusal(&http.Response{StatusCode: status, Request: &http.Request{Method: http.MethodPost}}, nil)
+		if !errors.Is(err, want) || errors.Is(err, bridge.ErrRejected) != errors.Is(want, bridge.ErrRejected) {
+			t.Errorf("HTTP %d is %v, want %v", status, err.Kind, want)
+		}
+	}
+}
+
+// C2.9: the modern era is never used here, whatever the caller, and the
+// server is offered no more than the settings allow.
+func TestUpstreamIsLegacy(t *testing.T) {
+	for _, c := range []struct{ name, most, offered string }{
+		{"no limit", "", "2025-11-25"},
+		{"capped", "2024-11-05", "2024-11-05"},
+		{"capped higher than the client", "2026-07-28", "2025-11-25"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u, _ := serve(t, &fakePeer{}, remote.Config{}, conn.Options{Revision: c.most})
+			up := adaptertest.OpenModern(t, u, &adaptertest.Client{})
+			if up.Server().Modern() {
+				t.Errorf("revision %s", up.Server().Revision)
+			}
+			seen := adaptertest.Seen(t, up)
+			if len(seen) != 3 || !strings.Contains(seen[0], `"method":"initialize"`) || !strings.Contains(seen[0], `"protocolVersion":"`+c.offered+`"`) || !strings.Contains(seen[1], "notifications/initialized") {
+				t.Errorf("the server received %q, want initialize with %s and notifications/initialized first", seen, c.offered)
+			}
+		})
+	}
+}
+
+func TestEventsUnderWay(t *testing.T) {
+	for _, inPost := range []bool{false, true} {
+		t.Run(fmt.Sprint("in the answer to the POST ", inPost), func(t *testing.T) {
+			rest := make(chan struct{}, 1)
+			f := &fakePeer{}
+			f.post = func(w http.ResponseWriter, r *http.Request, s *stream, body []byte) bool {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+					Params struct{ Name string }
+				}
+				_ = json.Unmarshal(body, &m)
+				if m.Method == adaptertest.Rest {
+					rest <- struct{}{}
+				}
+				if m.Method != "tools/call" {
+					return true
+				}
+				first, second := adaptertest.Halves(string(m.ID))
+				write := func(text string) {
+					_, _ = io.WriteString(w, text)
+					w.(http.Flusher).Flush()
+				}
+				if inPost {
+					w.Header().Set("Content-Type", "application/json")
+				} else {
+					w.WriteHeader(http.StatusAccepted)
+					write = s.write
+					first, second = "data: "+first, second+"\n\n"
+				}
+				write(first)
+				if m.Params.Name == "halves" {
+					select {
+					case <-rest:
+					case <-r.Context().Done():
+					case <-s.over:
+					}
+				}
+				write(second)
+				return false
+			}
+			u, _ := serve(t, f, remote.Config{}, conn.Options{})
+			adaptertest.Intake(t, u)
+		})
+	}
+}
+
+// zipped compresses what is written to it, and what is flushed is sent.
+type zipped struct {
+	http.ResponseWriter
+	z *gzip.Writer
+}
+
+func (z *zipped) WriteHeader(status int) {
+	z.Header().Set("Content-Encoding", "gzip")
+	z.ResponseWriter.WriteHeader(status)
+}
+
+func (z *zipped) Write(b []byte) (int, error) { return z.z.Write(b) }
+
+func (z *zipped) Flush() {
+	_ = z.z.Flush()
+	z.ResponseWriter.(http.Flusher).Flush()
+}
+
+// A stream that is compressed is read as it comes, and the messages go to the node that
+// has it.
+func TestUpstreamOdd(t *testing.T) {
+	f := &fakePeer{}
+	seen := make(chan string, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- fmt.Sprint(r.Method, r.Header["Cookie"])
+		if r.Method == http.MethodGet {
+			http.SetCookie(w, &http.Cookie{Name: "AWSALB", Value: "node", Path: "/"})
+			w = &zipped{w, gzip.NewWriter(w)}
+		}
+		f.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	u, err := NewUpstream("fake", remote.Config{URL: s.URL + "/sse"}, conn.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(u.Close)
+	for range 2 {
+		up := adaptertest.Open(t, u, &adaptertest.Client{})
+		call(t, up, `{}`).Result(t)
+		_ = up.Close(t.Context())
+		var got []string
+		for len(seen) > 0 {
+			got = append(got, <-seen)
+		}
+		if want := []string{"GET[]", "POST[AWSALB=node]", "POST[AWSALB=node]", "POST[AWSALB=node]"}; !slices.Equal(got, want) {
+			t.Errorf("the requests came as %q, want %q", got, want)
+		}
 	}
 }

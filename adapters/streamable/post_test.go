@@ -1,12 +1,15 @@
 package streamable
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
-	"regexp"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -101,86 +104,20 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// Revisions are negotiated, and no header of initialize matters (R-015, R-016, R-017, R-023, R-029, R-030).
-func TestInitialize(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		seen := map[string]bool{}
-		for asked, want := range map[string]string{
-			"2024-11-05": "2024-11-05", "2025-03-26": "2025-03-26", "2025-06-18": "2025-06-18", "2025-11-25": "2025-11-25",
-			"2026-07-28": "2025-11-25", "2099-01-01": "2025-11-25", "1.0": "2025-11-25", "": "2025-11-25",
-		} {
-			for _, header := range []string{"", "2024-11-05", "2026-07-28", "nonsense"} {
-				a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, asked), "Mcp-Protocol-Version", header).Wait()
-				if a.Status() != 200 || !strings.Contains(a.Body(), `"protocolVersion":"`+want+`"`) {
-					t.Errorf("initialize with %q, header %q = %d %s, want %s", asked, header, a.Status(), a.Body(), want)
-				}
-				id := a.Header("Mcp-Session-Id")
-				if seen[id] || !regexp.MustCompile(`^[\x21-\x7e]{26,}$`).MatchString(id) {
-					t.Errorf("session id %q", id)
-				}
-				seen[id] = true
-			}
-		}
-		for _, bad := range []string{
-			`{"jsonrpc":"2.0","id":3,"method":"initialize"}`,
-			`{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":5}}`,
-			`{"jsonrpc":"2.0","id":3,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":[]}}`,
-		} {
-			a := r.Do("POST", "/mcp", bad).Wait()
-			if a.Status() != 200 || !strings.Contains(a.Body(), `"id":3,"error":{"code":-32602`) || a.Header("Mcp-Session-Id") != "" {
-				t.Errorf("%s = %d %s", bad, a.Status(), a.Body())
-			}
-		}
-	})
-}
-
-// A server that takes its time with the handshake: initialize becomes a stream, and the session stays when the client
-// breaks the connection as soon as it has its answer.
-func TestSlowInitialize(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, &wiretest.Server{Before: func(ctx context.Context) error {
-			select {
-			case <-time.After(27 * time.Second):
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}}, gateway.Options{}, Options{})
-		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
-		wiretest.Advance(27 * time.Second)
-		synctest.Wait()
-		id := a.Header("Mcp-Session-Id")
-		if e := a.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"result"`) || id == "" || !a.Over() {
-			t.Fatalf("initialize: session %q, %+v", id, e)
-		}
-		a.Leave()
-		c := &client{rig: r, id: id}
-		if r := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
-			t.Errorf("ping = %d %s", r.Status(), r.Body())
-		}
-		// A client that leaves before the answer leaves nothing behind.
-		gone := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
-		wiretest.Advance(10 * time.Second)
-		gone.Leave()
-		synctest.Wait()
-		r.d.mu.RLock()
-		n := len(r.d.peers)
-		r.d.mu.RUnlock()
-		if n != 1 {
-			t.Errorf("%d peers, want only the first", n)
-		}
-	})
-}
-
 // A handshake that fails: the answer says so and there is no session.
 func TestFailedInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{Before: func(context.Context) error {
 			return &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it cannot start", Err: errors.New("secret")}
 		}}, gateway.Options{}, Options{})
-		a := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25")).Wait()
-		if a.Status() != 200 || a.Header("Mcp-Session-Id") != "" || !strings.Contains(a.Body(), `{"bridge":"upstream_unavailable"}`) || strings.Contains(a.Body(), "secret") {
-			t.Errorf("initialize = %d %q %s", a.Status(), a.Header("Mcp-Session-Id"), a.Body())
+		for body, want := range map[string]string{
+			fmt.Sprintf(initialize, "2025-11-25"):            `{"bridge":"upstream_unavailable"}`,
+			`{"jsonrpc":"2.0","id":3,"method":"initialize"}`: `"id":3,"error":{"code":-32602`,
+		} {
+			a := r.Do("POST", "/mcp", body).Wait()
+			if a.Status() != 200 || a.Header("Mcp-Session-Id") != "" || !strings.Contains(a.Body(), want) || strings.Contains(a.Body(), "secret") {
+				t.Errorf("initialize = %d %q %s", a.Status(), a.Header("Mcp-Session-Id"), a.Body())
+			}
 		}
 	})
 }
@@ -392,4 +329,195 @@ func TestAnswerBeforeItsReader(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The id of a session is good from the moment that its client has it, which is before the handshake with a slow server is
+// over: what names it waits for that. The session stays when its client breaks the connection as soon as it has the answer.
+// A client that leaves before the answer leaves nothing behind.
+func TestStartingSession(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		fails  error
+		status int
+	}{{"the handshake succeeds", nil, 200}, {"it fails", errors.New("no"), 404}} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ready := make(chan struct{})
+				s := &wiretest.Server{Before: func(ctx context.Context) error {
+					select {
+					case <-ready:
+						return tc.fails
+					case <-ctx.Done():
+						return ctx.Err()
+					}
+				}}
+				r := newRig(t, s, gateway.Options{}, Options{})
+				gone := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
+				wiretest.Advance(streamAfter)
+				gone.Leave()
+				synctest.Wait()
+				r.d.mu.RLock()
+				if n := len(r.d.peers); n != 0 {
+					t.Errorf("a client that has left leaves %d peers", n)
+				}
+				r.d.mu.RUnlock()
+				begin := r.Do("POST", "/mcp", fmt.Sprintf(initialize, "2025-11-25"))
+				wiretest.Advance(streamAfter)
+				synctest.Wait()
+				c := &client{rig: r, id: begin.Header("Mcp-Session-Id")}
+				if c.id == "" {
+					t.Fatalf("the answer to initialize has begun without a session id: %d", begin.Status())
+				}
+				get, ping := c.get(), c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+				foreign := r.Do("GET", "/other/mcp", "", "Mcp-Session-Id", c.id)
+				wiretest.Advance(3 * streamAfter)
+				synctest.Wait()
+				if get.Status() != 0 || ping.Status() != 0 || foreign.Status() != 404 {
+					t.Errorf("before the handshake is over: GET %d, POST %d, under the address of another server %d", get.Status(), ping.Status(), foreign.Status())
+				}
+				close(ready)
+				synctest.Wait()
+				if get.Status() != tc.status || ping.Wait().Status() != tc.status {
+					t.Errorf("afterwards: GET %d, POST %d, want %d", get.Status(), ping.Status(), tc.status)
+				}
+				if tc.fails != nil {
+					return
+				}
+				if e := begin.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"result"`) || !begin.Over() {
+					t.Errorf("initialize: %+v", e)
+				}
+				begin.Leave()
+				c.post(`{"jsonrpc":"2.0","method":"notifications/initialized"}`).Wait()
+				s.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
+				wiretest.Advance(streamAfter)
+				synctest.Wait()
+				if got := get.Take(); !strings.Contains(got, "list_changed") {
+					t.Errorf("the stream has %q", got)
+				}
+				get.Leave()
+			})
+		})
+	}
+}
+
+// A client that has closed its half of the connection has gone (R-092). Before the response has begun, the client gets an
+// error, because it could take an empty 200 for an answer. Afterwards nothing is said any more, and the request is cancelled.
+func TestHalfClosed(t *testing.T) {
+	m := newModernRig(t, gateway.Options{}, Options{})
+	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { m.d.Serve("fake", w, q) }))
+	defer site.Close()
+	res, err := http.Post(site.URL, "application/json", strings.NewReader(fmt.Sprintf(initialize, "2025-11-25")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	legacy, wait := call("1", "wait", "{}"), modernCallBody("1", "wait", "{}")
+	linger, subscription := modernCallBody("1", "linger", "{}"), modernBody("1", listen, `"notifications":{"toolsListChanged":true}`)
+	for _, test := range []struct {
+		name, body string
+		header     []string
+		begun      bool
+	}{
+		{"legacy", legacy, []string{sessionHeader, res.Header.Get(sessionHeader)}, false},
+		{"modern", wait, modernHeaders(wait), false},
+		{"a call that has begun", linger, modernHeaders(linger), true},
+		{"a subscription", subscription, modernHeaders(subscription), true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := net.Dial("tcp", site.Listener.Addr().String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			writePost(c, test.body, append(test.header, "Accept", "application/json, text/event-stream"))
+			from := bufio.NewReader(c)
+			if test.begun {
+				_, _ = from.Peek(1)
+			}
+			_ = c.(*net.TCPConn).CloseWrite()
+			res, err := http.ReadResponse(from, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, _ := io.ReadAll(res.Body)
+			if test.begun {
+				if res.StatusCode != 200 || strings.Contains(string(got), `"id":1`) {
+					t.Errorf("an answer after the end: %d %s", res.StatusCode, got)
+				}
+			} else if res.StatusCode != 400 || !strings.Contains(string(got), "closed on your side") {
+				t.Errorf("%d %s", res.StatusCode, got)
+			}
+		})
+	}
+	m.d.Close() // no subscription is left
+	got := m.m.Cancelled()
+	for _, want := range []string{"tools/call linger: cancelled by the client", "subscriptions/listen: cancelled by the client"} {
+		if !slices.Contains(got, want) {
+			t.Errorf("cancelled %q, want %q", got, want)
+		}
+	}
+}
+
+// writePost writes a POST with pairs of a name and a value as headers.
+func writePost(w io.Writer, body string, header []string) {
+	head := ""
+	for h := range slices.Chunk(header, 2) {
+		head += h[0] + ": " + h[1] + "\r\n"
+	}
+	_, _ = fmt.Fprintf(w, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
+}
+
+// The messages of a batch count among the bytes in flight for as long as one of
+// its calls is: a client must not get around the limit with arrays. A batch has 100 messages at most (R-178).
+func TestBatchCounts(t *testing.T) {
+	const limit = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		free := func() bool { // reports that nothing is in flight
+			ok := r.g.Room("").Reserve(limit)
+			if ok {
+				r.g.Room("").Return(limit)
+			}
+			return ok
+		}
+		c := r.begin("2025-03-26")
+		half := `"` + strings.Repeat("x", limit/2) + `"`
+		a := c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"},` + call("2", "wait", half) + `]`)
+		synctest.Wait()
+		if free() {
+			t.Error("a call of a batch is under way and does not count")
+		}
+		if r := c.call("3", "wait", half).Wait(); r.Status() != 503 {
+			t.Errorf("what is too much beside it: %d %s, want 503", r.Status(), r.Body())
+		}
+		r.s.Answer(`{"done":true}`)
+		if a.Wait(); !strings.Contains(a.Body(), `"id":2,"result":{"done":true}`) || !strings.Contains(a.Body(), `"id":1,"result":{}`) {
+			t.Errorf("the batch was answered %s", a.Body())
+		}
+		if synctest.Wait(); !free() {
+			t.Error("the batch counts after its last answer")
+		}
+		for n, status := range map[int]int{100: 200, 101: 400} {
+			rest := strings.Repeat(`,{"jsonrpc":"2.0","method":"x"}`, n-1)
+			if r := c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"}` + rest + "]").Wait(); r.Status() != status {
+				t.Errorf("a batch of %d = %d, want %d", n, r.Status(), status)
+			}
+		}
+	})
+}
+
+// A cancellation within a batch reaches a call before it, as it does over other transports. What has no answer then
+// is accepted without a body.
+func TestBatchCancels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{})
+		c := r.begin("2025-03-26")
+		const cancelled = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`
+		if r := c.post("[" + call("2", "wait", "1") + "," + cancelled + "]").Wait(); r.Status() != 202 || r.Body() != "" {
+			t.Errorf("the cancelled call was answered %d %s", r.Status(), r.Body())
+		}
+		if r := c.post(`[{"jsonrpc":"2.0","id":3,"method":"ping"},` + call("2", "wait", "1") + "," + cancelled + "]").Wait(); r.Status() != 200 || r.Body() != `[{"jsonrpc":"2.0","id":3,"result":{}}]` {
+			t.Errorf("the batch was answered %d %s", r.Status(), r.Body())
+		}
+	})
 }
