@@ -192,37 +192,6 @@ func TestDownstreamBatch(t *testing.T) {
 	}
 }
 
-// Progress, logs and questions come before the answer, in order; a request
-// that the client cancels has no answer (A10, R-155, R-156).
-func TestDownstreamConversation(t *testing.T) {
-	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		d.say(tool("1", "steps", `{"n":2}`))
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2}}`, `{"jsonrpc":"2.0","id":1,"result":{"steps":true}}`)
-		d.s.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		d.say(tool("2", "wait", "{}"))
-		d.s.Got()
-		d.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the user has left"}}`, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-		d.expect()
-		got := strings.Join(d.s.Got(), "\n")
-		if !strings.Contains(got, `"reason":"the user has left"`) || !strings.Contains(got, "notifications/roots/list_changed") {
-			t.Errorf("the server got %s", got)
-		}
-		d.say(tool("6", "ask", "{}"))
-		d.expect(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
-		d.s.Say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q1","reason":"no longer"}}`)
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no longer"}}`)
-		d.say(cancelled("6"))
-		d.say(tool("3", "wait", "{}"), tool("4", "echo", "1")) // at once
-		d.expect(`{"jsonrpc":"2.0","id":4,"result":{"echo":1}}`)
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-		d.expect(fault("3", -32603))
-	})
-}
-
 // The client that has started the bridge gets the last words of the server's process. A client
 // with a principal does not, as over HTTP.
 func TestDownstreamTold(t *testing.T) {

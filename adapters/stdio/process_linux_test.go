@@ -130,33 +130,48 @@ func sh(script string, more ...string) command {
 
 var brief = stopTimes{stdin: 50 * time.Millisecond, term: 50 * time.Millisecond}
 
-// A grandchild behind sh -c, as npx has it.
-func TestStopEndsGrandchildren(t *testing.T) {
-	leaksNothing(t)
-	c := sh(`"$1" & wait`, os.Args[0])
-	c.env = childEnv("stubborn")
-	p := mustStart(t, c)
-	grandchild := hold(t, readPid(t, p.stdout))
-	p.Stop(t.Context(), brief)
-	if !grandchild.ended() {
-		t.Error("the grandchild lives when Stop has returned")
-		grandchild.kill()
-	}
-}
-
-// The leader exits first, its descendants hold the pipes.
-func TestStopEndsWhatTheLeaderLeft(t *testing.T) {
-	leaksNothing(t)
-	p := mustStart(t, self(t, "leaves"))
-	left := hold(t, readPid(t, p.stdout))
-	<-p.Exited()
-	if left.ended() {
-		t.Fatal("the test needs a process that outlives its parent")
-	}
-	p.Stop(t.Context(), brief)
-	if !left.ended() {
-		t.Error("what the leader left lives when Stop has returned")
-		left.kill()
+// Stop ends the whole group: a grandchild behind sh -c, as npx has it, and what holds the pipes when its leader has ended.
+// Where there are no pidfds, waiting takes a thread but works all the same.
+func TestStopEndsTheGroup(t *testing.T) {
+	grandchild := sh(`"$1" & wait`, os.Args[0])
+	grandchild.env = childEnv("stubborn")
+	for _, c := range []struct {
+		name    string
+		command command
+		leaves  bool // the leader ends first
+		pidfd   bool
+	}{
+		{"a grandchild", grandchild, false, true},
+		{"what the leader left", self(t, "leaves"), true, true},
+		{"what the leader left, without pidfds", self(t, "leaves"), true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leaksNothing(t)
+			p, err := launch(c.command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.pidfd {
+				p.group.leader.Close()
+				p.group.leader = nil
+			}
+			go p.watch()
+			left := hold(t, readPid(t, p.stdout))
+			if c.leaves {
+				<-p.Exited()
+				if got, want := p.State(), "exit status 0"; got != want {
+					t.Errorf("State() = %q, want %q", got, want)
+				}
+				if left.ended() {
+					t.Fatal("the test needs a process that outlives its parent")
+				}
+			}
+			p.Stop(t.Context(), brief)
+			if !left.ended() {
+				t.Error("a process of the group lives when Stop has returned")
+				left.kill()
+			}
+		})
 	}
 }
 
@@ -334,28 +349,6 @@ func TestChildSurvivesTheCallersThread(t *testing.T) {
 	fmt.Fprintln(p.stdin, "hello")
 	if line, err := bufio.NewReader(p.stdout).ReadString('\n'); err != nil {
 		t.Errorf("read %q, %v: %s", line, err, p.State())
-	}
-}
-
-// Where there are no pidfds, waiting takes a thread but works all the same.
-func TestWithoutPidfd(t *testing.T) {
-	leaksNothing(t)
-	p, err := launch(self(t, "leaves"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.group.leader.Close()
-	p.group.leader = nil
-	go p.watch()
-	left := hold(t, readPid(t, p.stdout))
-	<-p.Exited()
-	if got, want := p.State(), "exit status 0"; got != want {
-		t.Errorf("State() = %q, want %q", got, want)
-	}
-	p.Stop(t.Context(), brief)
-	if !left.ended() {
-		t.Error("what the leader left lives when Stop has returned")
-		left.kill()
 	}
 }
 

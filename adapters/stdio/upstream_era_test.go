@@ -312,26 +312,6 @@ func TestModernServerCrashes(t *testing.T) {
 	}
 }
 
-// C1: servers that say nothing any more once they have seen _meta are started
-// again, and not asked again.
-func TestSilentForEver(t *testing.T) {
-	quiet(t)
-	a, journal := scripted(t, conn.Options{}, part{Discover: "mute", Initialize: isLegacy})
-	a.silence = 100 * time.Millisecond
-	if got, err := opened(t, a, adaptertest.ModernCaller()); got != "legacy" || err != nil {
-		t.Errorf("the connection is %q, %v", got, err)
-	}
-	if got, want := journal(), "start server/discover initialize(2025-11-25) notifications/cancelled "+asLegacy; got != want {
-		t.Errorf("the server has received %q\nwant                    %q", got, want)
-	}
-	if _, err := opened(t, a, adaptertest.ModernCaller()); err != nil {
-		t.Error(err)
-	}
-	if got := journal(); got != asLegacy {
-		t.Errorf("the second time it has received %q", got)
-	}
-}
-
 // seen is a log that does something, in the goroutine that logs, when a message has this text.
 type seen struct {
 	text string
@@ -348,19 +328,22 @@ func (s seen) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// A modern server that takes longer than any silence to answer is found all the
-// same, each time: its second child refuses initialize, and gets server/discover.
-func TestSlowModernServer(t *testing.T) {
+// C1: a server that says nothing any more once it has seen _meta is started again. A modern server that takes longer than any
+// silence to answer is found all the same, each time: its second child refuses initialize, and gets server/discover. A legacy
+// server is not asked again.
+func TestSilentServer(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		second  part
 		want    string
 		fails   string
 		journal string
+		next    string // the journal of a second opening; empty if there is none
 	}{
-		{"modern", part{Discover: isModern, Initialize: tooOld}, "modern", "", "server/discover test/call"},
-		{"neither era", part{Discover: noMethod, Initialize: tooOld}, "", "it refused to initialize: unsupported", "server/discover"},
-		{"modern revisions that we do not know", part{Discover: `"error":{"code":-32022,"message":"m","data":{"supported":["2027-01-01"]}}`, Initialize: tooOld}, "", `"2027-01-01"`, "server/discover"},
+		{"legacy", part{Discover: "mute", Initialize: isLegacy}, "legacy", "", "notifications/initialized test/call", asLegacy},
+		{"modern", part{Discover: isModern, Initialize: tooOld}, "modern", "", "server/discover test/call", ""},
+		{"neither era", part{Discover: noMethod, Initialize: tooOld}, "", "it refused to initialize: unsupported", "server/discover", ""},
+		{"modern revisions that we do not know", part{Discover: `"error":{"code":-32022,"message":"m","data":{"supported":["2027-01-01"]}}`, Initialize: tooOld}, "", `"2027-01-01"`, "server/discover", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
@@ -375,6 +358,15 @@ func TestSlowModernServer(t *testing.T) {
 			}
 			if got, want := journal(), "start server/discover initialize(2025-11-25) notifications/cancelled start initialize(2025-11-25) "+c.journal; got != want {
 				t.Errorf("the server has received %q\nwant                    %q", got, want)
+			}
+			if c.next == "" {
+				return
+			}
+			if _, err := opened(t, a, adaptertest.ModernCaller()); err != nil {
+				t.Error(err)
+			}
+			if got := journal(); got != c.next {
+				t.Errorf("the second time it has received %q, want %q", got, c.next)
 			}
 		})
 	}

@@ -21,15 +21,25 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
+// sticky makes each of the script's responses set a cookie.
+func sticky(s *script) {
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "node", Value: "1", Path: "/"})
+		s.ServeHTTP(w, r)
+	})
+}
+
 func echo(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, "{}") }
 
-// R-018, R-048, R-049, R-060: what each request carries, by revision.
+// R-018, R-048, R-049, R-060: what each request carries, by revision. The cookie by which a balancer pins a session to its
+// node is in each request of the connection, and in none of another one.
 func TestUpstreamHeaders(t *testing.T) {
 	for _, c := range []struct{ revision, want string }{
 		{"2024-11-05", ""}, {"2025-03-26", ""}, {"2025-06-18", "2025-06-18"}, {"2025-11-25", "2025-11-25"},
 	} {
 		t.Run(c.revision, func(t *testing.T) {
 			s := newScript(t, &script{session: "s!~", revision: c.revision, post: echo})
+			sticky(s)
 			u := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, conn.Options{})
 			caller := adaptertest.Caller("")
 			caller.Header = http.Header{"X-Both": {"first"}}
@@ -55,13 +65,21 @@ func TestUpstreamHeaders(t *testing.T) {
 			if err := up.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			another := len(s.requests())
+			_ = adaptertest.Open(t, u, &adaptertest.Client{}).Close(t.Context())
+			if cookie := s.requests()[another].header["Cookie"]; cookie != nil {
+				t.Errorf("another connection begins with the cookie %q", cookie)
+			}
 			both := map[string][]string{}
-			for i, r := range s.requests() {
+			for i, r := range s.requests()[:another] {
 				h := r.header
 				both[r.line()] = append(both[r.line()], h.Get("X-Both"))
-				session, revision := "s!~", c.want
+				session, revision, cookie := "s!~", c.want, "node=1"
 				if i == 0 {
-					session, revision = "", ""
+					session, revision, cookie = "", "", ""
+				}
+				if h.Get("Cookie") != cookie {
+					t.Errorf("%s: Cookie %q", r.line(), h["Cookie"])
 				}
 				if h.Get("Mcp-Session-Id") != session || h.Get("Mcp-Protocol-Version") != revision || h.Get("X-Own") != "own" {
 					t.Errorf("%s: headers %v, want session %q and revision %q", r.line(), h, session, revision)
@@ -288,47 +306,6 @@ func TestUpstreamFull(t *testing.T) {
 	}
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("a later call: %q, %v", o.Answer, o.Err)
-	}
-}
-
-// A balancer that pins a session to its node by a cookie finds it in each request of the
-// connection, and in none of another one.
-func TestUpstreamSticky(t *testing.T) {
-	for _, era := range []conn.Era{conn.EraLegacy, conn.EraModern} {
-		t.Run(string(era), func(t *testing.T) {
-			p := newProbed(t, good(discovered), nil, good(`{"resultType":"complete","ok":1}`))
-			p.session = "s"
-			pinned := make(chan string, 100)
-			h := p.Config.Handler
-			p.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				c, err := r.Cookie("AWSALB")
-				if err != nil {
-					http.SetCookie(w, &http.Cookie{Name: "AWSALB", Value: "node", Path: "/"})
-					pinned <- r.Method + " -"
-				} else {
-					pinned <- r.Method + " " + c.Value
-				}
-				h.ServeHTTP(w, r)
-			})
-			u := adapter(t, p.URL, nil, conn.Options{Era: era})
-			for range 2 {
-				var got []string
-				up := adaptertest.Open(t, u, &adaptertest.Client{})
-				if got := adaptertest.Call(t.Context(), t, up, nil, ask).Result(t); !strings.Contains(got, `"ok":1`) {
-					t.Errorf("the answer is %s", got)
-				}
-				_ = up.Close(t.Context())
-				for len(pinned) > 0 {
-					got = append(got, <-pinned)
-				}
-				if n := len(slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasSuffix(s, "-") })); n != 1 || got[0] != "POST -" {
-					t.Errorf("the requests came as %q, want all but the first with the cookie", got)
-				}
-				if era == conn.EraLegacy && !(slices.Contains(got, "GET node") && slices.Contains(got, "DELETE node")) {
-					t.Errorf("the requests came as %q", got)
-				}
-			}
-		})
 	}
 }
 
