@@ -264,33 +264,6 @@ func TestLargeAnswers(t *testing.T) {
 	}
 }
 
-// What is JSON but no JSON-RPC message: an answer fails its call, a question
-// is refused, and a question's id is never taken for a call's.
-func TestInvalidMessages(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	cases := []struct{ name, line, want string }{
-		{"both", `{"jsonrpc":"2.0","id":"$id","result":{},"error":{"code":1,"message":"m"}}`, "not both"},
-		{"neither", `{"jsonrpc":"2.0","id":"$id"}`, "neither"},
-		{"no version", `{"id":"$id","result":{}}`, "jsonrpc must be"},
-		{"repeated", `{"jsonrpc":"2.0","id":"$id","result":{},"result":{}}`, "twice"},
-		{"an error of null", `{"jsonrpc":"2.0","id":"$id","error":null}`, "must be an object"},
-	}
-	var calls []<-chan adaptertest.Outcome // at once: each waits for a moment whether its answer comes after all
-	for _, c := range cases {
-		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang","say":[`+c.line+`]}`))
-	}
-	for i, c := range cases {
-		if o := <-calls[i]; o.Err != nil || !strings.Contains(o.Answer, c.want) || !strings.Contains(o.Answer, "upstream_invalid") || !strings.Contains(o.Answer, "server fake") {
-			t.Errorf("%s: the call ended with %q, %v, want an error with %q", c.name, o.Answer, o.Err, c.want)
-		}
-	}
-	// The call's id is 7, and so is the question's.
-	call(t, up, `{"print":["{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\",\"params\":[]}\n"]}`).Result(t)
-	adaptertest.WaitServer(t, up, `"id":7,"error":{"code":-32600`)
-}
-
 // R-011: what a child writes to stderr is logged under its name, whatever it
 // is, and nothing else comes of it.
 func TestStderr(t *testing.T) {

@@ -292,8 +292,8 @@ func TestModernUnread(t *testing.T) {
 		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`, uri)
 	}
 	subscribe := modernBody("1", listen, `"notifications":{"resourceSubscriptions":["file:///"]}`)
-	t.Run("coalesced", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+	for name, play := range map[string]func(t *testing.T, m *modernRig){
+		"coalesced": func(t *testing.T, m *modernRig) {
 			conn := m.unread(subscribe)
 			synctest.Wait()
 			for i := range 5000 {
@@ -310,10 +310,8 @@ func TestModernUnread(t *testing.T) {
 					t.Errorf("nothing of %d", i)
 				}
 			}
-		})
-	})
-	t.Run("tasks", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"tasks": func(t *testing.T, m *modernRig) {
 			var ids []string
 			for i := range 250 {
 				ids = append(ids, fmt.Sprintf(`"t%d"`, i))
@@ -336,10 +334,8 @@ func TestModernUnread(t *testing.T) {
 					t.Errorf("the last of task %d is missing", i)
 				}
 			}
-		})
-	})
-	t.Run("too much", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"too much": func(t *testing.T, m *modernRig) {
 			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
@@ -357,10 +353,8 @@ func TestModernUnread(t *testing.T) {
 			if n := len(m.d.listening); n > 0 {
 				t.Errorf("%d connections are left", n)
 			}
-		})
-	})
-	t.Run("for good", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"for good": func(t *testing.T, m *modernRig) {
 			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
@@ -369,10 +363,8 @@ func TestModernUnread(t *testing.T) {
 			if got := m.m.Cancelled(); len(got) != 1 {
 				t.Errorf("cancelled %q", got)
 			}
-		})
-	})
-	t.Run("at the end", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"at the end": func(t *testing.T, m *modernRig) {
 			conn := m.unread(subscribe)
 			defer conn.Close()
 			synctest.Wait()
@@ -382,10 +374,8 @@ func TestModernUnread(t *testing.T) {
 			if took := time.Since(began); took > breakAfter {
 				t.Errorf("Close took %v", took)
 			}
-		})
-	})
-	t.Run("progress", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"progress": func(t *testing.T, m *modernRig) {
 			conn := m.unread(modernCallBody("1", "flood", `{"n":150,"bytes":50000}`)) // 7.5 MB
 			synctest.Wait()
 			go func() { _ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) }()
@@ -394,10 +384,8 @@ func TestModernUnread(t *testing.T) {
 				t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-200):])
 			}
 			_ = conn.Close()
-		})
-	})
-	t.Run("answer", func(t *testing.T) {
-		runModern(t, func(t *testing.T, m *modernRig) {
+		},
+		"answer": func(t *testing.T, m *modernRig) {
 			conn := m.unread(modernCallBody("1", "large", `{"n":262144}`))
 			synctest.Wait()
 			wiretest.Advance(40 * time.Second)
@@ -405,6 +393,8 @@ func TestModernUnread(t *testing.T) {
 				t.Errorf("%d bytes could be read still", len(text))
 			}
 			_ = conn.Close()
-		})
-	})
+		},
+	} {
+		t.Run(name, func(t *testing.T) { runModern(t, play) })
+	}
 }

@@ -62,12 +62,20 @@ func (e *ending) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// adapter returns the adapter for the server. Each of its connections is in memory.
+// adapter returns the adapter for the server.
 func (e *ending) adapter(t *testing.T) *Upstream {
-	site := wiretest.NewSiteFrom(t, &http.Server{Handler: e, ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
+	return inMemory(t, new(atomic.Int32), &http.Server{Handler: e, ConnContext: func(ctx context.Context, _ net.Conn) context.Context {
 		return context.WithValue(ctx, onConnection{}, new(atomic.Int32))
 	}})
-	dial := func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }
+}
+
+// inMemory returns an adapter for a server. Each of its connections is in memory, and counted.
+func inMemory(t *testing.T, dialled *atomic.Int32, srv *http.Server) *Upstream {
+	site := wiretest.NewSiteFrom(t, srv)
+	dial := func(context.Context, string, string) (net.Conn, error) {
+		dialled.Add(1)
+		return site.Dial(), nil
+	}
 	u, err := NewUpstream("fake", remote.Config{URL: "http://fake/mcp", Proxy: "none", Dial: dial}, conn.Options{Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)

@@ -1,11 +1,8 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,10 +11,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // An answer to one call in the response to another is dropped: no call
@@ -119,15 +114,7 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 				}
 			}
 		}
-		site := wiretest.NewSite(t, s)
-		u, err := NewUpstream("fake", remote.Config{URL: "http://127.0.0.1:8808/mcp", Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
-			dialled.Add(1)
-			return site.Dial(), nil
-		}}, conn.Options{Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer u.Close()
+		u := inMemory(t, &dialled, &http.Server{Handler: s})
 		up := adaptertest.Open(t, u, &adaptertest.Client{})
 		synctest.Wait()
 		before := dialled.Load()
