@@ -70,6 +70,14 @@ func (c *Client) Gones() []error {
 	return append([]error(nil), c.gone...)
 }
 
+// NoGone checks that Gone was not called so far.
+func (c *Client) NoGone(t testing.TB) {
+	t.Helper()
+	if gone := c.Gones(); len(gone) > 0 {
+		t.Errorf("Gone(%v)", gone)
+	}
+}
+
 // Questions returns the number of questions so far.
 func (c *Client) Questions() int {
 	c.mu.Lock()
@@ -183,6 +191,14 @@ func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Clien
 		ch <- o
 	}()
 	return ch
+}
+
+// Notify sends the notification text. A fault ends the test.
+func Notify(t testing.TB, up bridge.Upstream, text string) {
+	t.Helper()
+	if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, text)}); err != nil {
+		t.Fatalf("Notify(%s): %v", text, err)
+	}
 }
 
 // Caller returns a caller with a client of 2025-11-25. more, unless empty, has further members for the

@@ -61,7 +61,7 @@ func TestPanic(t *testing.T) {
 			t.Errorf("%s: the call ended with %s, %v", name, o.Answer, o.Err)
 		}
 	}
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("fine", ""))); got != "fine" {
 		t.Errorf("the tool said %q", got)
 	}
@@ -127,7 +127,7 @@ func TestCloseEndsHandlers(t *testing.T) {
 		up := open(t, Shared("clock", s, Options{Log: slog.New(slog.NewTextHandler(&l, nil))}), &adaptertest.Client{})
 		call := adaptertest.Go(t.Context(), t, up, nil, tool("hang", ""))
 		synctest.Wait()
-		notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+		adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 		synctest.Wait()
 		_ = up.Close(context.Background())
 		mu.Lock()
@@ -193,9 +193,7 @@ func TestCloseDoesNotHang(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait() // the bubble does not end before the handler
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v) after Close", gone)
-				}
+				rest.NoGone(t)
 			})
 		})
 	}

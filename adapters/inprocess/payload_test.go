@@ -106,7 +106,5 @@ func TestErrorTooDeep(t *testing.T) {
 	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("ok", ""))); got != "ok" {
 		t.Errorf("the tool said %q", got)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v)", gone)
-	}
+	rest.NoGone(t)
 }

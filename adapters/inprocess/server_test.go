@@ -80,13 +80,6 @@ func said(t testing.TB, o adaptertest.Outcome) string {
 	return r.Content[0].Text
 }
 
-func notify(t testing.TB, up bridge.Upstream, text string) {
-	t.Helper()
-	if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, text)}); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestHandshake(t *testing.T) {
 	s := newServer(&mcp.ServerOptions{Instructions: "ask for the time"}, nil)
 	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{})
@@ -302,8 +295,8 @@ func TestClientNotifications(t *testing.T) {
 		RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) { told <- "roots" },
 	}, nil)
 	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{})
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/vendor/unknown","params":{"x":1}}`)
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/vendor/unknown","params":{"x":1}}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	if got := []string{<-told, <-told}; !slices.Equal(got, []string{"initialized", "roots"}) {
 		t.Errorf("told = %q", got)
 	}

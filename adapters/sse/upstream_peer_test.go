@@ -221,9 +221,7 @@ func goCall(ctx context.Context, t testing.TB, up bridge.Upstream, params string
 
 func notify(t testing.TB, up bridge.Upstream, method string) {
 	t.Helper()
-	if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"`+method+`"}`)}); err != nil {
-		t.Errorf("Notify(%s) = %v", method, err)
-	}
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"`+method+`"}`)
 }
 
 func newLine(text string) *jsonrpc.Buffer {

@@ -168,9 +168,7 @@ func opened(t *testing.T, a *Adapter, from *bridge.Caller) (string, error) {
 	rest := &adaptertest.Client{}
 	up, err := a.Open(ctx, from, rest)
 	if err != nil {
-		if gone := rest.Gones(); len(gone) > 0 {
-			t.Errorf("Gone(%v) though Open failed", gone)
-		}
+		rest.NoGone(t)
 		return "", err
 	}
 	defer up.Close(context.Background())

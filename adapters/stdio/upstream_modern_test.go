@@ -53,9 +53,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 		t.Errorf("others were told %q", got)
 	}
 	for i := range ends {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i))
 	}
 	(<-ends[0]).Result(t)
 }
@@ -81,9 +79,7 @@ func TestModernLogs(t *testing.T) {
 		t.Errorf("log messages of one of two calls reached %q", got)
 	}
 	for i, c := range []<-chan adaptertest.Outcome{waits, logs} {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))
 		(<-c).Result(t)
 	}
 }

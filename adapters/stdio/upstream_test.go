@@ -256,9 +256,7 @@ func TestLargeAnswers(t *testing.T) {
 			case o.Err != nil || !strings.Contains(o.Answer, fmt.Sprintf("larger than the limit of %d bytes", limit)) || !strings.Contains(o.Answer, "upstream_too_large"):
 				t.Errorf("the call ended with %.300q, %v, want an error that names the limit", o.Answer, o.Err)
 			}
-			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
-				t.Fatal(err)
-			}
+			adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"release"}`)
 			(<-other).Result(t)
 		})
 	}
@@ -317,9 +315,7 @@ func TestOpenFails(t *testing.T) {
 			if said := "(exit status 3)\nits last lines on stderr:\n  starting\n  set FOO_KEY\n"; c.mode == "fails" && (!strings.Contains(err.Error(), said) || !strings.HasSuffix(err.Error(), "\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file") || strings.Contains(bridge.Brief(err), "starting")) {
 				t.Errorf("Open: %v, want its stderr behind what has happened, and then the variable", err)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v) though Open failed", gone)
-			}
+			rest.NoGone(t)
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {

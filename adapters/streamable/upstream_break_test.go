@@ -134,9 +134,7 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 			if n := s.of("POST tools/call"); n != calls {
 				t.Errorf("%d POSTs of %d calls", n, calls)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v)", gone)
-			}
+			rest.NoGone(t)
 		})
 	}
 }

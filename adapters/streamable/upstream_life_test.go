@@ -69,9 +69,7 @@ func TestUpstreamNoStandalone(t *testing.T) {
 				if n := s.of("GET"); n != want {
 					t.Errorf("%d GETs in an hour, want %d", n, want)
 				}
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v)", gone)
-				}
+				rest.NoGone(t)
 				_ = up.Close(t.Context())
 			})
 		})

@@ -51,9 +51,7 @@ func TestUpstreamForgottenUnderWay(t *testing.T) {
 				defer giveUp()
 				if name == "given up before" { // the cancellation is behind another message
 					s.note = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
-					if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"m"}`)}); err != nil {
-						t.Fatal(err)
-					}
+					adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"m"}`)
 				}
 				call := adaptertest.Go(ctx, t, up, nil, ask)
 				synctest.Wait()

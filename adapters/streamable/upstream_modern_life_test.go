@@ -51,9 +51,7 @@ func TestUpstreamModernCancel(t *testing.T) {
 				if got := s.lines(); !slices.Equal(got, []string{"server/discover", method}) {
 					t.Errorf("the server received %q", got)
 				}
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v)", gone)
-				}
+				rest.NoGone(t)
 			})
 		}
 	}
@@ -113,7 +111,5 @@ func TestUpstreamModernUndiscovered(t *testing.T) {
 	if n := p.of("POST server/discover"); n != 2 {
 		t.Errorf("%d times asked what the server is, want 2", n)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v)", gone)
-	}
+	rest.NoGone(t)
 }

@@ -209,9 +209,7 @@ func TestUpstreamModernRefusals(t *testing.T) {
 			if n := len(s.wait(t, 1, "POST tools/call")); n != 1 {
 				t.Errorf("%d POSTs, want 1", n)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v)", gone)
-			}
+			rest.NoGone(t)
 			for _, line := range s.lines() {
 				if line == "initialize" {
 					t.Error("initialize was sent")
@@ -383,7 +381,5 @@ func TestUpstreamModernDoubt(t *testing.T) {
 	if got := asked.Load() - 1; got >= n {
 		t.Errorf("%d times asked what the server is", got)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v)", gone)
-	}
+	rest.NoGone(t)
 }

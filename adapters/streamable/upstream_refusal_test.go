@@ -83,9 +83,7 @@ func TestUpstreamForgotten(t *testing.T) {
 					t.Error("neither answer nor error")
 				}
 				if !lost {
-					if gone := rest.Gones(); len(gone) > 0 {
-						t.Errorf("Gone(%v)", gone)
-					}
+					rest.NoGone(t)
 					return
 				}
 				if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrUnsent) {
@@ -183,9 +181,7 @@ func TestUpstreamStatuses(t *testing.T) {
 			if n := len(s.wait(t, 1, "POST tools/call")); n != 1 {
 				t.Errorf("%d POSTs, want 1", n)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v)", gone)
-			}
+			rest.NoGone(t)
 		})
 	}
 }

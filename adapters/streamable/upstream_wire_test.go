@@ -227,9 +227,7 @@ func TestUpstreamOrder(t *testing.T) {
 	up, _ := s.connect(t, conn.Options{})
 	const n = 200
 	for i := range n {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))
 	}
 	s.wait(t, 1, fmt.Sprintf("POST n/%d", n-1))
 	next := 0
@@ -401,8 +399,6 @@ func TestUpstreamStandingEndless(t *testing.T) {
 			t.Errorf("%d streams, the last one behind %q, on which came %q", opened.Load(), last.Load(), said)
 		}
 		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
-		if gone := rest.Gones(); len(gone) > 0 {
-			t.Errorf("Gone(%v)", gone)
-		}
+		rest.NoGone(t)
 	})
 }
