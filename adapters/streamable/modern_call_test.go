@@ -61,27 +61,6 @@ func TestModernCancel(t *testing.T) {
 	}
 }
 
-// A notification of the era cancels nothing, least of all what another client has under the same id (R-183).
-func TestModernCancelledNotification(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		call := m.send(modernCallBody("1", "wait", "{}"))
-		synctest.Wait()
-		note := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
-		for _, body := range []string{note, strings.Replace(note, "1}", "1,"+modernMeta+"}", 1)} {
-			if r := m.Do("POST", "/mcp", body, versionHeader, "2026-07-28", "Mcp-Method", "notifications/cancelled").Wait(); r.Status() != 202 || r.Body() != "" {
-				t.Errorf("%s = %d %q", body, r.Status(), r.Body())
-			}
-		}
-		if got := m.m.Cancelled(); len(got) > 0 {
-			t.Errorf("cancelled %q", got)
-		}
-		m.m.Answer(`{"resultType":"complete"}`)
-		if body := call.Wait().Body(); !strings.Contains(body, `"id":1,"result"`) {
-			t.Errorf("the call = %q", body)
-		}
-	})
-}
-
 // A subscription: the acknowledgement first, everything with its id, and the closing result when the bridge stops
 // (R-142, R-143, R-145, R-146). While the bridge stops, what is new is refused with its id, in both eras.
 func TestModernListen(t *testing.T) {

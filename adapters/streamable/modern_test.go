@@ -65,7 +65,8 @@ func (m *modernRig) send(body string, more ...string) *wiretest.Reply {
 	return m.Do("POST", "/mcp", body, modernHeaders(body, more...)...)
 }
 
-// The table of protocol.md C3: what decides which era a request is of (R-080, R-081, R-082, R-094, R-095, R-183).
+// The table of protocol.md C3: what decides which era a request is of (R-080, R-081, R-082, R-094, R-095, R-183). A notification
+// of the era cancels nothing, least of all what another client has under the same id.
 func TestEraOfRequest(t *testing.T) {
 	const (
 		keyed   = `{"jsonrpc":"2.0","id":7,"method":"tools/list","params":{` + modernMeta + `}}`
@@ -125,6 +126,8 @@ func TestEraOfRequest(t *testing.T) {
 		{"listen without stream", "POST", strings.Replace(keyed, "tools/list", listen, 1), append([]string{"Accept", "application/json"}, ok...), "", 406, `"id":7,"error":{"code":-32600,"message":"Accept must list text/event-stream`},
 	}
 	runModern(t, func(t *testing.T, m *modernRig) {
+		call := m.send(modernCallBody("1", "wait", "{}")) // which no notification of the table cancels
+		synctest.Wait()
 		for _, test := range tests {
 			header := test.header
 			if test.session != "" {
@@ -140,6 +143,13 @@ func TestEraOfRequest(t *testing.T) {
 			if allow := r.Header("Allow"); (test.status == 405) != (allow == "POST, OPTIONS") {
 				t.Errorf("%s: Allow is %q", test.name, allow)
 			}
+		}
+		if got := m.m.Cancelled(); len(got) > 0 {
+			t.Errorf("cancelled %q", got)
+		}
+		m.m.Answer(`{"resultType":"complete"}`)
+		if body := call.Wait().Body(); !strings.Contains(body, `"id":1,"result"`) {
+			t.Errorf("the call = %q", body)
 		}
 	})
 }

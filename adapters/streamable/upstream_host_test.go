@@ -101,16 +101,6 @@ func (h *host) begin() (string, *hosted) {
 	return id, s
 }
 
-// forget drops all sessions and cuts their connections.
-func (h *host) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for id, s := range h.sessions {
-		delete(h.sessions, id)
-		close(s.dead)
-	}
-}
-
 func (h *hosted) die() {
 	h.h.mu.Lock()
 	defer h.h.mu.Unlock()

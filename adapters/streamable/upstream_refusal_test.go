@@ -210,6 +210,8 @@ func TestUpstreamOtherTransport(t *testing.T) {
 		{"502", respond(502, ""), false, ""},
 		{"503", respond(503, ""), false, ""},
 		{"an error that answers", respond(400, failure("$id", -32602, "too old")), false, "too old"},
+		{"a redirect that loses the message (R-176)", respond(302, "", "Location", "/mcp/"), false, "turns POST into GET"},
+		{"a redirect elsewhere (R-176)", respond(307, "", "Location", "http://elsewhere.invalid/mcp/"), false, "it redirects to another origin"},
 		{"a broken connection", func(http.ResponseWriter, *http.Request, string) { panic(http.ErrAbortHandler) }, false, "broke"},
 		{"a bad session id", respond(200, `{"jsonrpc":"2.0","id":$id,"result":`+fmt.Sprintf(agreed, "2025-11-25")+`}`, "Mcp-Session-Id", "a b"), false, "session id"},
 		{"a long session id", respond(200, `{"jsonrpc":"2.0","id":$id,"result":`+fmt.Sprintf(agreed, "2025-11-25")+`}`, "Mcp-Session-Id", strings.Repeat("x", 1025)), false, "session id"},

@@ -135,42 +135,6 @@ func TestUpstreamInitialized(t *testing.T) {
 	s.wait(t, 1, "DELETE") // it had begun a session
 }
 
-// redirects that repeat the request are followed within the server.
-func TestUpstreamRedirects(t *testing.T) {
-	var target atomic.Value
-	s := newScript(t, &script{post: echo})
-	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp/" {
-			s.ServeHTTP(w, r)
-			return
-		}
-		to := target.Load().([2]any)
-		http.Redirect(w, r, to[0].(string), to[1].(int))
-	})
-	s.Config.Handler = front
-	for _, c := range []struct {
-		to     string
-		status int
-		want   string
-	}{
-		{"/mcp/", 307, ""}, {"/mcp/", 308, ""}, {"/mcp/", 302, "turns POST into GET"}, {"http://elsewhere.invalid/mcp/", 307, "another origin"},
-	} {
-		target.Store([2]any{c.to, c.status})
-		up, err := adapter(t, s.URL+"/mcp", nil, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
-		if c.want != "" {
-			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "elsewhere") {
-				t.Errorf("%d to %s: %v, want ErrUnavailable with %q", c.status, c.to, err, c.want)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
-		_ = up.Close(t.Context())
-	}
-}
-
 // An answer above the limit fails its call and nothing else.
 func TestUpstreamTooLarge(t *testing.T) {
 	const limit = 100 << 10
