@@ -17,6 +17,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -98,6 +99,16 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 		}
 	})
 	return d
+}
+
+// serving starts Serve at these pipes, for a server that a makes.
+func serving(t *testing.T, ctx context.Context, a bridge.Adapter, in io.Reader, out io.Writer, o DownstreamOptions) <-chan error {
+	o.Log = slog.New(slog.DiscardHandler)
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}, Log: o.Log})
+	t.Cleanup(func() { g.Close(context.Background()) })
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, g, "fake", in, out, o) }()
+	return served
 }
 
 // seated runs f in a bubble with a client whose handshake is done.

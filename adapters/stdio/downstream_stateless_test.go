@@ -1,11 +1,9 @@
 package stdio
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -256,15 +254,9 @@ func TestStatelessUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &wiretest.Modern{}
-				g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-				defer g.Close(context.Background())
 				theirIn, in := io.Pipe()
 				out, theirOut := io.Pipe()
-				served := make(chan error, 1)
-				go func() {
-					served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler)})
-					_ = theirOut.Close()
-				}()
+				served := serving(t, t.Context(), m, theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
 				_, _ = fmt.Fprintln(in, keyed("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
 				_, _ = fmt.Fprintln(in, keyed("2", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
 				synctest.Wait()
@@ -275,11 +267,15 @@ func TestStatelessUnread(t *testing.T) {
 				if n := m.Listens(); (n == 2) != (uris == 20) {
 					t.Errorf("%d subscriptions are left", n)
 				}
-				go func() { wiretest.Advance(time.Second); _ = in.Close() }()
+				go func() {
+					wiretest.Advance(time.Second)
+					_ = in.Close()
+					if err := <-served; err != nil {
+						t.Errorf("Serve = %v", err)
+					}
+					_ = theirOut.Close()
+				}()
 				text, _ := io.ReadAll(out)
-				if err := <-served; err != nil {
-					t.Errorf("Serve = %v", err)
-				}
 				seen := map[string]bool{}
 				for line := range strings.Lines(string(text)) {
 					seen[gjson.Get(line, "params."+subKey).Raw+gjson.Get(line, "params.uri").Str] = true

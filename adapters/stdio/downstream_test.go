@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -333,14 +331,9 @@ func TestDownstreamReadsLate(t *testing.T) {
 func readsLate(t *testing.T, after time.Duration, want error) {
 	calls := scaletest.Of(8, 30)
 	s := &wiretest.Server{}
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
-	}() // 256 KiB may wait
+	served := serving(t, t.Context(), s, theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10}) // 256 KiB may wait
 	var sent atomic.Int64
 	go func() {
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
@@ -395,12 +388,9 @@ func readsLate(t *testing.T, after time.Duration, want error) {
 // An output that breaks ends the session.
 func TestDownstreamOutputBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer g.Close(context.Background())
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
-		served := make(chan error, 1)
-		go func() { served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{}) }()
+		served := serving(t, t.Context(), &wiretest.Server{}, theirIn, theirOut, DownstreamOptions{})
 		_ = out.Close()
 		_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
@@ -414,13 +404,10 @@ func TestDownstreamOutputBreaks(t *testing.T) {
 // comes afterwards is dropped, and ends the reading.
 func TestDownstreamStuckInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer g.Close(context.Background())
 		theirs, in := io.Pipe()
 		out := &sink{}
 		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
+		served := serving(t, ctx, &wiretest.Server{}, theirs, out, DownstreamOptions{})
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
 		synctest.Wait()
 		cancel()
@@ -437,9 +424,7 @@ func TestDownstreamStuckInput(t *testing.T) {
 
 // The same with files that can be interrupted: nothing at all is left, and they can still be used.
 func TestDownstreamFiles(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
+	quiet(t)
 	theirs, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -453,8 +438,7 @@ func TestDownstreamFiles(t *testing.T) {
 	defer answers.Close()
 	defer out.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
+	served := serving(t, ctx, &wiretest.Server{}, theirs, out, DownstreamOptions{})
 	_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	buf := make([]byte, 100)
 	if n, err := answers.Read(buf); err != nil || string(buf[:n]) != `{"jsonrpc":"2.0","id":1,"result":{}}`+"\n" {
