@@ -14,7 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
