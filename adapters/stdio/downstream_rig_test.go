@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -193,22 +193,7 @@ func fault(id string, code int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0",%s"error":{"code":%d,…`, id, code)
 }
 
-// sink is an output that cannot be closed and has no deadline.
-type sink struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-var _ io.Writer = (*sink)(nil)
-
-func (s *sink) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *sink) lines() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(s.b.String(), "\n"), "\n")
+// lines returns the lines of an output that cannot be closed and has no deadline.
+func lines(out *adaptertest.Log) []string {
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -404,7 +405,7 @@ func TestDownstreamOutputBreaks(t *testing.T) {
 func TestDownstreamStuckInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		theirs, in := io.Pipe()
-		out := &sink{}
+		out := &adaptertest.Log{}
 		ctx, cancel := context.WithCancel(t.Context())
 		served := serving(t, ctx, &wiretest.Server{}, theirs, out, DownstreamOptions{})
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
@@ -415,7 +416,7 @@ func TestDownstreamStuckInput(t *testing.T) {
 		}
 		_, _ = fmt.Fprintln(in, tool("1", "echo", "1"))
 		synctest.Wait() // the reading has ended: the bubble ends without it
-		if got := out.lines(); len(got) != 1 {
+		if got := lines(out); len(got) != 1 {
 			t.Errorf("output %q", got)
 		}
 	})

@@ -247,8 +247,8 @@ func TestEras(t *testing.T) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			quiet(t)
-			var log logged
-			c.o.Log = log.logger()
+			var log adaptertest.Log
+			c.o.Log = log.Logger()
 			a, journal := scripted(t, c.o, c.parts...)
 			from := adaptertest.Caller("")
 			if c.modern {

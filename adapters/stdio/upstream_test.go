@@ -157,28 +157,6 @@ func quiet(t testing.TB) {
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 }
 
-// logged is what a connection has logged.
-type logged struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logged) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
 func call(t testing.TB, up bridge.Upstream, params string) adaptertest.Outcome {
 	t.Helper()
 	return adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":`+params+`}`)
@@ -197,9 +175,9 @@ func TestSuite(t *testing.T) {
 // and blank lines are nothing special.
 func TestNoise(t *testing.T) {
 	quiet(t)
-	var log logged
+	var log adaptertest.Log
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.Logger()}), rest)
 	const note = `{\"jsonrpc\":\"2.0\",\"method\":\"n%d\"}`
 	print := fmt.Sprintf(`"Listening on stdio\n", "\n\r\n  \t\n", "`+note+`\r\n", "{\"jsonrpc\":\n", "{}\n", "[]\n", "[1]\n", "\u001b[31mred\u001b[0m\n", "  `+note+`  \n", "`+note+`trailing\n", "null\n"`, 1, 2, 3)
 	call(t, up, `{"print":[`+print+`]}`).Result(t)
@@ -266,9 +244,9 @@ func TestLargeAnswers(t *testing.T) {
 // is, and nothing else comes of it.
 func TestStderr(t *testing.T) {
 	quiet(t)
-	var log logged
+	var log adaptertest.Log
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.Logger()}), rest)
 	call(t, up, `{"log":"ERROR: it burns\r\n\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n`+strings.Repeat("x", 1<<20)+`\nunfinished"}`).Result(t)
 	eventually(t, "the long line is logged", func() bool { return strings.Contains(log.String(), "xxx") })
 	said := func() string { return up.(interface{ LastLines() string }).LastLines() }

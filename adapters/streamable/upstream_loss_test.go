@@ -1,12 +1,10 @@
 package streamable
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -121,9 +119,7 @@ func TestUpstreamDelete(t *testing.T) {
 // What the log says holds no secret, whatever goes wrong.
 func TestUpstreamSecrets(t *testing.T) {
 	t.Parallel() // it waits for seconds
-	var log bytes.Buffer
-	var mu sync.Mutex
-	h := slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return log.Write(b) }), &slog.HandlerOptions{Level: slog.LevelDebug})
+	var log adaptertest.Log
 	var n atomic.Int32
 	s := newScript(t, &script{session: "secret-session"})
 	s.post = func(w http.ResponseWriter, _ *http.Request, id string) {
@@ -144,7 +140,7 @@ func TestUpstreamSecrets(t *testing.T) {
 			w.WriteHeader(400)
 		}
 	}
-	u := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: slog.New(h)})
+	u := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: log.Logger()})
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, u, rest)
 	var texts []string
@@ -161,18 +157,12 @@ func TestUpstreamSecrets(t *testing.T) {
 	s.Close()
 	_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 	texts = append(texts, err.Error())
-	mu.Lock()
-	defer mu.Unlock()
 	for _, text := range append(texts, log.String()) {
 		if strings.Contains(text, "secret") {
 			t.Errorf("a secret in %q", text)
 		}
 	}
 }
-
-type writerFunc func([]byte) (int, error)
-
-func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
 
 // A request that does not get through, once it was given up, holds up nothing
 // else for ever. The server has not got it whole, and need not hear of it.
