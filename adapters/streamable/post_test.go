@@ -52,6 +52,7 @@ func TestStatus(t *testing.T) {
 		{"null id (R-002, R-014)", "POST", `{"jsonrpc":"2.0","id":null,"method":"ping"}`, nil, 400, `{"jsonrpc":"2.0","error":{"code":-32600`},
 		{"a string", "POST", `"ping"`, nil, 400, "-32600"},
 		{"repeated member", "POST", `{"jsonrpc":"2.0","id":7,"id":8,"method":"ping"}`, nil, 400, "-32600"},
+		{"array (R-044)", "POST", "[" + ping + "]", nil, 400, "-32600"},
 		{"two sessions", "POST", ping, []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
 		{"two sessions, get", "GET", "", []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
 		{"two sessions, delete", "DELETE", "", []string{"Mcp-Session-Id", "$id\n" + unknown}, 400, "the header Mcp-Session-Id appears twice"},
