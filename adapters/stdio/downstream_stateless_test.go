@@ -68,8 +68,8 @@ func TestStatelessBesideSession(t *testing.T) {
 		s.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
 		s.say(keyed(`"a"`, "tools/list", ""))
 		s.expect(result(`"a"`))
-		s.say(tool("1", "echo", "1"))
-		s.expect(fault("1", -32600)) // keyless, and no session yet
+		s.say(tool("1", "echo", "1"), `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+		s.expect(fault("1", -32600), fault("2", -32600)) // keyless, and no session yet
 		s.say(keyed("2", "initialize", ""), keyed("3", "ping", ""))
 		s.expect(fault("2", -32601), fault("3", -32601))
 		s.handshake("2025-11-25")

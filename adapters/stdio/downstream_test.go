@@ -69,47 +69,6 @@ func TestDownstreamLines(t *testing.T) {
 	}
 }
 
-// The start of the stream, and the end without a line break.
-func TestDownstreamEdges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
-		d.say("\xef\xbb\xbf" + `{"jsonrpc":"2.0","id":"early","method":"ping"}`)
-		d.expect(`{"jsonrpc":"2.0","id":"early","result":{}}`)
-		d.say(tool("1", "echo", "1"), `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
-		d.expect(fault("1", -32600), fault("2", -32600))
-		d.handshake("2025-11-25")
-		d.write(tool("2", "echo", "2"))
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-		d.expect(`{"jsonrpc":"2.0","id":2,"result":{"echo":2}}`)
-	})
-}
-
-// Ids come back as they were sent, also when several are the same (R-001, R-003).
-func TestDownstreamIDs(t *testing.T) {
-	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		ids := []string{"1", `"1"`, "0", "9007199254740992", "9007199254740993", "-1", `"x:y"`, `"\u0031\""`, "1", "1"}
-		for _, id := range ids {
-			d.say(tool(id, "wait", "{}"))
-		}
-		for _, id := range ids {
-			d.s.Answer(`{"n":12345678901234567890}`)
-			d.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"n":12345678901234567890}}`)
-		}
-		// With the id of a question of the server's: the two directions have nothing to do with each other.
-		d.say(tool("1", "ask", "{}"))
-		d.expect(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
-		d.say(tool("1", "echo", "3"), `{"jsonrpc":"2.0","id":1,"result":{"r":1}}`)
-		got := strings.Join(d.hear(), "\n")
-		for _, want := range []string{`{"jsonrpc":"2.0","id":1,"result":{"echo":3}}`, `{"jsonrpc":"2.0","id":1,"result":{"result":{"r":1}}}`} {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s is not in\n%s", want, got)
-			}
-		}
-	})
-}
-
 // A line above the limit is discarded up to its line break. The request in it
 // fails, and so does the question that it was to answer (R-009).
 func TestDownstreamTooLarge(t *testing.T) {
