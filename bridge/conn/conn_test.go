@@ -112,8 +112,8 @@ func deliver(t *testing.T, c *Conn, line string) {
 // client's come back with their JSON type.
 func TestConnNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, back := &wireOf{}, &asker{}
-		c := New("fake", w, &asker{}, Timeouts{})
+		w, back, rest := &wireOf{}, &asker{}, &asker{}
+		c := New("fake", w, rest, Timeouts{})
 		one := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"1"}}}`)
 		two := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":12345678901234567890}}}`)
 		got := w.take()
@@ -125,6 +125,12 @@ func TestConnNumbers(t *testing.T) {
 		got = back.take()
 		bridgetest.Contains(t, got, `"progressToken":12345678901234567890,"progress":1`, `"progressToken":"1","progress":2`)
 		bridgetest.Lacks(t, got, `"progress":3`, `"progress":4`)
+		// What comes on the stream of a call is about the call. That something has changed is for all of the connection.
+		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/vendor/x"}`))
+		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+		if said, changed := back.take(), rest.take(); !strings.HasSuffix(said, `/x"}`) || !strings.HasSuffix(changed, `list_changed"}`) || strings.Contains(said+changed, "\n") {
+			t.Errorf("the call's client heard %s, the connection's %s", said, changed)
+		}
 		for _, nobody := range []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, `{"jsonrpc":"2.0","id":"01","result":{}}`, `{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":77,"result":{}}`, `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`} {
 			deliver(t, c, nobody)
 		}
