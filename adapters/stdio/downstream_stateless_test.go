@@ -129,6 +129,25 @@ func TestStatelessCancelled(t *testing.T) {
 	})
 }
 
+// A server with sessions gets a cancellation as from a client of its own era (R-156).
+func TestStatelessOfLegacyServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
+		d.say(keyedTool("1", "steps", `{"n":1}`))
+		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`, result("1"))
+		d.say(keyedTool("2", "wait", "{}"))
+		d.s.Got()
+		d.say(cancelled("2", statelessMeta, `"reason":"the user has left"`))
+		if got := d.s.Got(); len(got) != 1 || gjson.Get(got[0], "method").Str != "notifications/cancelled" || gjson.Get(got[0], "params.reason").Str != "the user has left" {
+			t.Errorf("the server got %q", got)
+		}
+		d.expect()
+		if err := d.leave(); err != nil {
+			t.Errorf("Serve = %v", err)
+		}
+	})
+}
+
 // Subscriptions share the output, each message with the id of its own; the client ends one by a cancellation, and hears
 // nothing more of it (R-142, R-143, R-146, R-092; B10).
 func TestStatelessListen(t *testing.T) {

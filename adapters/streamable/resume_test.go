@@ -298,5 +298,23 @@ func TestHistoryMakesRoom(t *testing.T) {
 		}
 		resume(0, 400, "dropped for lack of room")
 		resume(sessions-1, 200, text)
+
+		// A client that left before its answer came may come back for it, as long as
+		// there is room; who has got an answer gives way before it.
+		c := r.begin("2025-11-25")
+		a := ask(c)
+		id := a.Events()[1].ID
+		a.Leave()
+		synctest.Wait()
+		r.s.Answer(text)
+		synctest.Wait()
+		for range 2 {
+			a := ask(r.begin("2025-11-25"))
+			r.s.Answer(text)
+			a.Wait()
+		}
+		if r := c.get("Last-Event-ID", id).Wait(); r.Status() != 200 || !strings.Contains(r.Body(), text) {
+			t.Errorf("what was not read yet has gone before what was: %d, %.200q", r.Status(), r.Body())
+		}
 	})
 }

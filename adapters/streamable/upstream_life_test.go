@@ -87,6 +87,7 @@ func TestUpstreamStandsStill(t *testing.T) {
 			plainly(w, id, "{}")
 			return
 		}
+		events(w)
 		<-r.Context().Done()
 		given <- struct{}{}
 	}}
