@@ -23,7 +23,7 @@ import (
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// The status table of protocol.md A7 (R-002, R-014, R-027, R-028, R-031, R-033, R-042, R-043, R-044, R-047, R-184).
+// The status table of protocol.md A7 (R-002, R-014, R-017, R-027, R-028, R-031, R-033, R-042, R-043, R-044, R-047, R-184).
 func TestStatus(t *testing.T) {
 	const (
 		ping    = `{"jsonrpc":"2.0","id":7,"method":"ping"}`
@@ -60,7 +60,7 @@ func TestStatus(t *testing.T) {
 		{"unknown session (R-027)", "POST", ping, []string{"Mcp-Session-Id", unknown}, 404, `"id":7`},
 		{"unknown session, notification", "POST", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, []string{"Mcp-Session-Id", unknown}, 404, `{"jsonrpc":"2.0","error"`},
 		{"unknown session, initialize (C3)", "POST", fmt.Sprintf(initialize, "2025-11-25"), []string{"Mcp-Session-Id", unknown}, 200, `"id":0,"result":{"protocolVersion"`},
-		{"initialize, whatever revision its header has", "POST", fmt.Sprintf(initialize, "2025-11-25"), []string{"Mcp-Session-Id", "", "Mcp-Protocol-Version", "nonsense"}, 200, `"id":0,"result":{"protocolVersion"`},
+		{"initialize, whatever revision its header has (R-017)", "POST", fmt.Sprintf(initialize, "2025-11-25"), []string{"Mcp-Session-Id", "", "Mcp-Protocol-Version", "nonsense"}, 200, `"id":0,"result":{"protocolVersion"`},
 		{"answer without session", "POST", `{"jsonrpc":"2.0","id":7,"result":{}}`, []string{"Mcp-Session-Id", ""}, 400, "-32600"},
 		{"revision", "POST", ping, []string{"Mcp-Protocol-Version", "2025-11-25"}, 200, `"id":7`},
 		{"another revision that we speak", "POST", ping, []string{"Mcp-Protocol-Version", "2025-03-26"}, 200, `"id":7`},
