@@ -109,9 +109,7 @@ func handshakeThatFails(t *testing.T, a bridge.Adapter) {
 			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Open: %v, want ErrUnavailable with %q", err, c.want)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v) though Open failed", gone)
-			}
+			rest.NoGone(t)
 		})
 	}
 }
@@ -156,9 +154,7 @@ func ids(t *testing.T, a bridge.Adapter) {
 	for i, id := range texts {
 		calls = append(calls, Go(t.Context(), t, up, nil, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"method":"test/echo","params":{"await":"release","n":%d}}`, id, i)))
 	}
-	if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
-		t.Fatal(err)
-	}
+	Notify(t, up, `{"jsonrpc":"2.0","method":"release"}`)
 	used := map[string]bool{}
 	for i, call := range calls {
 		got := (<-call).Result(t)
@@ -245,9 +241,7 @@ func notifications(t *testing.T, a bridge.Adapter) {
 	rest := &Client{}
 	up := Open(t, a, rest)
 	for i := range 20 {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/x-%d","params":%s}`, i, odd))}); err != nil {
-			t.Fatal(err)
-		}
+		Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/x-%d","params":%s}`, i, odd))
 	}
 	WaitServer(t, up, "notifications/x-19")
 	var got []string
@@ -557,7 +551,5 @@ func closing(t *testing.T, a bridge.Adapter) {
 	if o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`); o.Err == nil {
 		t.Errorf("a later call ended with %q, want an error", o.Answer)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v) after Close", gone)
-	}
+	rest.NoGone(t)
 }

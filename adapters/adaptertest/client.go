@@ -1,9 +1,11 @@
 package adaptertest
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -68,6 +70,14 @@ func (c *Client) Gones() []error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return append([]error(nil), c.gone...)
+}
+
+// NoGone checks that Gone was not called so far.
+func (c *Client) NoGone(t testing.TB) {
+	t.Helper()
+	if gone := c.Gones(); len(gone) > 0 {
+		t.Errorf("Gone(%v)", gone)
+	}
 }
 
 // Questions returns the number of questions so far.
@@ -185,6 +195,14 @@ func Go(ctx context.Context, t testing.TB, up bridge.Upstream, back bridge.Clien
 	return ch
 }
 
+// Notify sends the notification text. A fault ends the test.
+func Notify(t testing.TB, up bridge.Upstream, text string) {
+	t.Helper()
+	if err := up.Notify(t.Context(), &bridge.Request{Message: Parse(t, text)}); err != nil {
+		t.Fatalf("Notify(%s): %v", text, err)
+	}
+}
+
 // Caller returns a caller with a client of 2025-11-25. more, unless empty, has further members for the
 // params of initialize, as JSON without braces.
 func Caller(more string) *bridge.Caller {
@@ -261,3 +279,28 @@ func find(lines []string, parts ...string) string {
 
 // lost reports whether err means that the connection ended during the call.
 func lost(err error) bool { return errors.Is(err, bridge.ErrLost) }
+
+// Log is a buffer for several writers, such as the handlers of a log.
+type Log struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (l *Log) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// String returns what was written.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// Logger returns a logger that writes to l, from level debug on.
+func (l *Log) Logger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
+}

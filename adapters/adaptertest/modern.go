@@ -76,9 +76,7 @@ func discovery(t *testing.T, a bridge.Adapter) {
 		if line := find(seen, `"notifications/initialized"`); line != "" {
 			t.Errorf("the server received %s", line)
 		}
-		if gone := rest.Gones(); len(gone) > 0 {
-			t.Errorf("Gone(%v)", gone)
-		}
+		rest.NoGone(t)
 		if err := up.Close(t.Context()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
@@ -178,7 +176,5 @@ func closingModern(t *testing.T, a bridge.Adapter) {
 	if o := Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`); o.Err == nil {
 		t.Errorf("a later call ended with %q, want an error", o.Answer)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v) after Close", gone)
-	}
+	rest.NoGone(t)
 }

@@ -3,7 +3,6 @@
 package inprocess
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -23,27 +22,9 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// log is a buffer for several writers.
-type log struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // A handler that panics costs its caller an error, and says no more of why.
 func TestPanic(t *testing.T) {
-	var l log
+	var l adaptertest.Log
 	s := newServer(&mcp.ServerOptions{
 		RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) { panic("in a notification") },
 	}, map[string]handler{
@@ -61,7 +42,7 @@ func TestPanic(t *testing.T) {
 			t.Errorf("%s: the call ended with %s, %v", name, o.Answer, o.Err)
 		}
 	}
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	if got := said(t, adaptertest.Call(t.Context(), t, up, nil, tool("fine", ""))); got != "fine" {
 		t.Errorf("the tool said %q", got)
 	}
@@ -108,7 +89,7 @@ func TestNoServer(t *testing.T) {
 // notifications, and Close waits for the handlers.
 func TestCloseEndsHandlers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l log
+		var l adaptertest.Log
 		var mu sync.Mutex
 		var ended []string
 		until := func(ctx context.Context, what string) {
@@ -127,7 +108,7 @@ func TestCloseEndsHandlers(t *testing.T) {
 		up := open(t, Shared("clock", s, Options{Log: slog.New(slog.NewTextHandler(&l, nil))}), &adaptertest.Client{})
 		call := adaptertest.Go(t.Context(), t, up, nil, tool("hang", ""))
 		synctest.Wait()
-		notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+		adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 		synctest.Wait()
 		_ = up.Close(context.Background())
 		mu.Lock()
@@ -165,7 +146,7 @@ func TestCloseDoesNotHang(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var l log
+				var l adaptertest.Log
 				release := make(chan struct{})
 				s := newServer(nil, map[string]handler{"deaf": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
 					<-release
@@ -193,9 +174,7 @@ func TestCloseDoesNotHang(t *testing.T) {
 				}
 				close(release)
 				synctest.Wait() // the bubble does not end before the handler
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v) after Close", gone)
-				}
+				rest.NoGone(t)
 			})
 		})
 	}
@@ -205,7 +184,7 @@ func TestCloseDoesNotHang(t *testing.T) {
 // when Close has no time.
 func TestCloseInHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var l log
+		var l adaptertest.Log
 		s := newServer(nil, map[string]handler{"hang": func(ctx context.Context, _ *mcp.CallToolRequest) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -81,30 +80,10 @@ func said(t testing.TB, o adaptertest.Outcome) string {
 	return r.Content[0].Text
 }
 
-func notify(t testing.TB, up bridge.Upstream, text string) {
-	t.Helper()
-	if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, text)}); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func TestHandshake(t *testing.T) {
-	s := newServer(&mcp.ServerOptions{Instructions: "ask for the time"}, nil)
-	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{})
-	if got := up.Server().Revision; got != "2025-11-25" {
-		t.Errorf("Revision = %q", got)
-	}
-	for _, want := range []string{`"name":"clock"`, `"instructions":"ask for the time"`, `"capabilities":{`} {
-		if got := string(up.Server().Result); !strings.Contains(got, want) {
-			t.Errorf("Result = %s, want %s in it", got, want)
-		}
-	}
-}
-
 // The connection has a session for any caller: a client without one is
 // translated for, and the server can ask.
 func TestModernCaller(t *testing.T) {
-	s := newServer(nil, map[string]handler{"roots": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
+	s := newServer(&mcp.ServerOptions{Instructions: "ask for the time"}, map[string]handler{"roots": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
 		a, err := r.Session.ListRoots(ctx, nil)
 		if err != nil {
 			return "", err
@@ -121,6 +100,11 @@ func TestModernCaller(t *testing.T) {
 	defer up.Close(context.Background())
 	if got := up.Server(); got.Modern() || got.Revision != "2025-11-25" {
 		t.Errorf("Revision = %q", got.Revision)
+	}
+	for _, want := range []string{`"name":"clock"`, `"instructions":"ask for the time"`, `"capabilities":{`} {
+		if got := string(up.Server().Result); !strings.Contains(got, want) {
+			t.Errorf("Result = %s, want %s in it", got, want)
+		}
 	}
 	call := adaptertest.Go(t.Context(), t, up, nil, tool("roots", ""))
 	rest.WaitQuestion(t, 0).Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[{"uri":"file:///home"}]}}`))
@@ -173,13 +157,6 @@ func TestQuestions(t *testing.T) {
 			}
 			return fmt.Sprint(e.Action, " ", e.Content["zone"]), nil
 		},
-		"roots": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
-			l, err := r.Session.ListRoots(ctx, nil)
-			if err != nil {
-				return "", err
-			}
-			return l.Roots[0].URI, nil
-		},
 		"ping": func(ctx context.Context, r *mcp.CallToolRequest) (string, error) {
 			return "alive", r.Session.Ping(ctx, nil)
 		},
@@ -189,7 +166,6 @@ func TestQuestions(t *testing.T) {
 		{"sample", "sampling/createMessage", `"error":{"code":-1,"message":"user said no","data":{"n":1}}`, "user said no"},
 		{"sample", "sampling/createMessage", `"error":{"code":"odd"}`, "odd"},
 		{"elicit", "elicitation/create", `"result":{"action":"accept","content":{"zone":"UTC"}}`, "accept UTC"},
-		{"roots", "roots/list", `"result":{"roots":[{"uri":"file:///srv"}]}`, "file:///srv"},
 	} {
 		t.Run(c.tool, func(t *testing.T) {
 			rest := &adaptertest.Client{}
@@ -303,45 +279,11 @@ func TestClientNotifications(t *testing.T) {
 		RootsListChangedHandler: func(context.Context, *mcp.RootsListChangedRequest) { told <- "roots" },
 	}, nil)
 	up := open(t, Shared("clock", s, quiet(Options{})), &adaptertest.Client{})
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/vendor/unknown","params":{"x":1}}`)
-	notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/vendor/unknown","params":{"x":1}}`)
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 	if got := []string{<-told, <-told}; !slices.Equal(got, []string{"initialized", "roots"}) {
 		t.Errorf("told = %q", got)
 	}
-}
-
-// A server for each connection keeps its state to it; 200 of them leave nothing.
-func TestSessionsAreIsolated(t *testing.T) {
-	a := New("counter", func(*bridge.Caller) *mcp.Server {
-		var mu sync.Mutex
-		n := 0
-		return newServer(nil, map[string]handler{"count": func(context.Context, *mcp.CallToolRequest) (string, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			n++
-			return fmt.Sprint(n), nil
-		}})
-	}, quiet(Options{}))
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(func() {
-			up, err := a.Open(t.Context(), caller(), &adaptertest.Client{})
-			if err != nil {
-				t.Errorf("Open: %v", err)
-				return
-			}
-			for want := 1; want <= 3; want++ {
-				m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, tool("count", ""))})
-				if err != nil || !strings.Contains(string(m.Result), fmt.Sprintf(`"text":"%d"`, want)) {
-					t.Errorf("call %d: %s, %v", want, adaptertest.Text(m), err)
-				}
-			}
-			if err := up.Close(t.Context()); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-		})
-	}
-	all.Wait()
 }
 
 // A shared server has a session for each connection, and none afterwards.

@@ -27,6 +27,22 @@ func TestRealm(t *testing.T) {
 	}
 }
 
+// get makes a request, and returns the body of the response.
+func get(t *testing.T, way http.RoundTripper, at string) (string, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := way.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(res.Body)
+	return string(body), err
+}
+
 // I-214, N-62: what a server names is not in another network than the server, whatever its
 // name stands for when it is connected to.
 func TestOutward(t *testing.T) {
@@ -53,14 +69,7 @@ func TestOutward(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := way.RoundTrip(r)
-		if err == nil {
-			_ = res.Body.Close()
-		}
+		_, err = get(t, way, tc.at)
 		if (err == nil) != tc.ok || err != nil && !errors.Is(err, ErrRefused) {
 			t.Errorf("%s: %v, want reached: %t", tc.name, err, tc.ok)
 		}
@@ -108,19 +117,8 @@ func TestOutwardCertificate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, tc.at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := way.RoundTrip(r)
-		if err != nil {
-			t.Errorf("%s: %v", tc.name, err)
-			continue
-		}
-		body, _ := io.ReadAll(res.Body)
-		_ = res.Body.Close()
-		if string(body) != tc.want {
-			t.Errorf("%s: it was shown %s certificates, want %s", tc.name, body, tc.want)
+		if body, err := get(t, way, tc.at); err != nil || body != tc.want {
+			t.Errorf("%s: it was shown %s certificates, want %s: %v", tc.name, body, tc.want, err)
 		}
 	}
 }
@@ -131,14 +129,7 @@ func TestOutwardSocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://idp.example.com/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := way.RoundTrip(r)
-	if err == nil {
-		_ = res.Body.Close()
-	}
+	_, err = get(t, way, "http://idp.example.com/")
 	if errors.Is(err, ErrRefused) {
 		t.Errorf("the proxy is refused: %v", err)
 	}
@@ -153,14 +144,7 @@ func TestOutwardProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	for at, ok := range map[string]bool{"http://idp.example.com/": true, "http://169.254.169.254/": false, "http://127.0.0.1:1/": false} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := way.RoundTrip(r)
-		if err == nil {
-			_ = res.Body.Close()
-		}
+		_, err = get(t, way, at)
 		if (err == nil) != ok {
 			t.Errorf("%s: %v, want reached: %t", at, err, ok)
 		}
@@ -271,14 +255,7 @@ func TestStrangersProxy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost:1/", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := way.RoundTrip(r)
-	if err == nil {
-		_ = res.Body.Close()
-	}
+	_, err = get(t, way, "http://localhost:1/")
 	if !errors.Is(err, ErrRefused) || asked {
 		t.Errorf("localhost: %v, the proxy was asked: %t", err, asked)
 	}

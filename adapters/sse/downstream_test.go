@@ -1,10 +1,14 @@
 package sse
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -106,6 +110,27 @@ func (c *client) post(body string, status int) {
 	synctest.Wait()
 }
 
+// unread opens a stream whose client reads from the connection itself. The endpoint has been read.
+func (r *rig) unread() (*client, net.Conn, *bufio.Reader) {
+	r.t.Helper()
+	conn := r.Dial()
+	_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
+	res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	body := bufio.NewReader(res.Body)
+	for {
+		line, err := body.ReadString('\n')
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if endpoint, ok := strings.CutPrefix(line, "data: "); ok {
+			return &client{rig: r, endpoint: strings.TrimSpace(endpoint)}, conn, body
+		}
+	}
+}
+
 // last returns the newest message on the stream.
 func (c *client) last() string {
 	synctest.Wait()
@@ -127,17 +152,31 @@ func TestDialogues(t *testing.T) {
 	})
 }
 
-// Every legacy revision may use the old transport (A6), and batches those that know them (A9).
+// Every legacy revision may use the old transport (A6), and batches those that know them (A9). A batch that is refused says
+// why: it is too large, or the revision has none.
 func TestRevisions(t *testing.T) {
+	const ping = `{"jsonrpc":"2.0","id":1,"method":"ping"}`
 	run(t, func(t *testing.T, r *rig) {
-		for revision, batch := range map[string]int{"2024-11-05": 202, "2025-03-26": 202, "2025-06-18": 400, "2025-11-25": 400} {
+		for revision, known := range map[string]bool{"2024-11-05": true, "2025-03-26": true, "2025-06-18": false, "2025-11-25": false} {
 			c := r.begin(revision)
 			if !strings.Contains(c.last(), `"protocolVersion":"`+revision+`"`) {
 				t.Errorf("%s: %s", revision, c.last())
 			}
 			before := len(c.Events())
-			c.post(`[{"jsonrpc":"2.0","id":"b","method":"ping"},{"jsonrpc":"2.0","id":2},{"jsonrpc":"2.0","method":"x"}]`, batch)
-			if got, want := len(c.Events())-before, map[int]int{202: 2, 400: 0}[batch]; got != want {
+			refused := map[string]string{"[]": "a batch has 1 to 100 messages", "[" + strings.Repeat(ping+",", 100) + ping + "]": "a batch has 1 to 100 messages"}
+			want := 2
+			if !known {
+				refused, want = map[string]string{"[" + ping + "]": "batches do not exist in revision " + revision + ": send one message in each POST"}, 0
+			}
+			for batch, why := range refused {
+				if r := c.Do("POST", c.endpoint, batch).Wait(); r.Status() != 400 || strings.TrimSpace(r.Body()) != why {
+					t.Errorf("%.40s: %d %s, want 400 %s", batch, r.Status(), r.Body(), why)
+				}
+			}
+			if known {
+				c.post(`[{"jsonrpc":"2.0","id":"b","method":"ping"},{"jsonrpc":"2.0","id":2},{"jsonrpc":"2.0","method":"x"}]`, 202)
+			}
+			if got := len(c.Events()) - before; got != want {
 				t.Errorf("%s: a batch has %d answers, want %d", revision, got, want)
 			}
 			c.Leave()
@@ -346,20 +385,7 @@ func TestDrain(t *testing.T) {
 func TestNeverReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 128 << 10}) // 4.5 MiB may wait
-		conn := r.Dial()
-		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
-		buf := make([]byte, 4096)
-		head := ""
-		for !strings.Contains(head, "sessionId=") || !strings.HasSuffix(head, "\r\n") {
-			n, err := conn.Read(buf)
-			if err != nil {
-				t.Fatal(err)
-			}
-			head += string(buf[:n])
-		}
-		_, rest, _ := strings.Cut(head, "data: ")
-		endpoint, _, _ := strings.Cut(rest, "\n")
-		deaf := &client{rig: r, endpoint: endpoint}
+		deaf, conn, _ := r.unread()
 		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		other := r.begin("2025-06-18")
 		for i := range 20 {
@@ -382,33 +408,29 @@ func TestNeverReads(t *testing.T) {
 func TestReadsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t, &wiretest.Server{}, gateway.Options{}, Options{MaxMessage: 64 << 10}) // 256 KiB may wait
-		conn := r.Dial()
+		c, conn, body := r.unread()
 		defer conn.Close()
-		_, _ = fmt.Fprint(conn, "GET /sse HTTP/1.1\r\nHost: x\r\n\r\n")
-		buf, got := make([]byte, 64<<10), ""
+		got := ""
 		read := func(until string) {
 			for !strings.Contains(got, until) {
-				n, err := conn.Read(buf)
+				line, err := body.ReadString('\n')
 				if err != nil {
 					t.Fatal(err)
 				}
-				got += string(buf[:n])
+				got += line
 			}
 		}
-		read("sessionId=")
-		read("\r\n\r\n")
-		_, rest, _ := strings.Cut(got, "data: ")
-		endpoint, _, _ := strings.Cut(rest, "\n")
-		c := &client{rig: r, endpoint: endpoint}
 		c.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
 		const large = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":1048576}}}`
 		c.post(fmt.Sprintf(large, 1), 202)
 		c.post(fmt.Sprintf(large, 2), 503)
 		read(`"id":1,"result":{"large":`)
-		read(`x"}}`)
 		synctest.Wait()
 		c.post(fmt.Sprintf(large, 3), 202)
-		read(`"id":3,"result":{"large":`)
+		head := make([]byte, 100) // the rest is lost with the connection
+		if _, err := io.ReadFull(body, head); err != nil || !strings.Contains(string(head), `"id":3,"result":{"large":`) {
+			t.Errorf("the stream goes on with %q, %v", head, err)
+		}
 		if strings.Contains(got, `"id":2`) {
 			t.Error("the request that was refused was answered on the stream")
 		}
@@ -432,6 +454,104 @@ func TestSessionEndsUnderCalls(t *testing.T) {
 		}
 		if len(answered) != 3 || answered["0"] != 1 || answered["1"] != 1 || answered["2"] != 1 {
 			t.Errorf("error answers by id: %v, want one for each of 0, 1, 2", answered)
+		}
+	})
+}
+
+// The messages of a batch count among the bytes in flight for as long as one of
+// them is used: a client must not get around the limit with arrays.
+func TestBatchCounts(t *testing.T) {
+	const limit = 1 << 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		free := func() bool { // reports that nothing is in flight
+			ok := r.g.Room("").Reserve(limit)
+			if ok {
+				r.g.Room("").Return(limit)
+			}
+			return ok
+		}
+		c := r.begin("2025-03-26")
+		defer c.Leave()
+		c.post(`[{"jsonrpc":"2.0","id":1,"method":"ping"},{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"wait","arguments":{"x":"`+strings.Repeat("x", limit/2)+`"}}}]`, 202)
+		if free() {
+			t.Error("a call of a batch is under way and does not count")
+		}
+		c.post(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"wait","arguments":{"x":"`+strings.Repeat("x", limit/2)+`"}}}`, 503)
+		r.s.Answer(`{}`)
+		c.expect(`{"jsonrpc":"2.0","id":2,"result":{}}`)
+		if !free() {
+			t.Error("the batch counts after its last answer")
+		}
+	})
+}
+
+// A9: of two requests with the same id in one batch, the later one is refused.
+func TestBatchSameID(t *testing.T) {
+	run(t, func(t *testing.T, r *rig) {
+		c := r.begin("2025-03-26")
+		defer c.Leave()
+		const call = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"echo","arguments":%q}}`
+		c.post("["+strings.ReplaceAll(call, "%q", "1")+","+strings.ReplaceAll(call, "%q", "2")+`,{"jsonrpc":"2.0","id":"7","method":"ping"}]`, 202)
+		var got []string
+		for _, e := range c.Events()[2:] {
+			got = append(got, e.Data)
+		}
+		slices.Sort(got)
+		if s := strings.Join(got, "\n"); s != `{"jsonrpc":"2.0","id":"7","result":{}}
+{"jsonrpc":"2.0","id":7,"error":{"code":-32600,"message":"this id stands twice in the batch"}}
+{"jsonrpc":"2.0","id":7,"result":{"echo":1}}` {
+			t.Errorf("got\n%s", s)
+		}
+	})
+}
+
+// Events for a client that does not read count among the bytes in flight. An
+// answer that has no room is an error that says so; each call gets exactly one, and
+// other clients are served.
+func TestUnreadCounts(t *testing.T) {
+	const limit, size, calls = 2 << 20, 256 << 10, 20
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		deaf, conn, body := r.unread()
+		other := r.begin("2025-06-18")
+		deaf.post(fmt.Sprintf(initialize, "2025-06-18"), 202)
+		for id := range calls {
+			deaf.post(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"large","arguments":{"n":%d}}}`, id+1, size), 202)
+			synctest.Wait()
+		}
+		if n := r.g.Totals().Bytes; n < limit/2 || n > limit {
+			t.Errorf("%d bytes are under way with up to %d of answers that nobody reads, want some, and no more than %d", n, calls*size, limit)
+		}
+		other.post(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"echo","arguments":7}}`, 202)
+		other.expect(`{"jsonrpc":"2.0","id":1,"result":{"echo":7}}`)
+		deaf.post(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, 202) // small things get through
+		other.Leave()
+		go func() { synctest.Wait(); _ = conn.Close() }() // when all is read
+		got, _ := io.ReadAll(body)
+		answers, refused := map[string]int{}, 0
+		for line := range strings.SplitSeq(string(got), "\n") {
+			for id := range calls {
+				head := fmt.Sprintf(`data: {"jsonrpc":"2.0","id":%d,`, id+1)
+				if strings.HasPrefix(line, head) {
+					answers[head]++
+					if strings.Contains(line, `"error"`) && strings.Contains(line, "max_bytes_in_flight") && strings.Contains(line, "upstream_too_large") {
+						refused++
+					}
+				}
+			}
+		}
+		if len(answers) != calls || refused < calls-limit/size || refused > calls-4 {
+			t.Errorf("%d calls have answers, %d of them that there is no room", len(answers), refused)
+		}
+		for head, n := range answers {
+			if n != 1 {
+				t.Errorf("%d answers begin with %s", n, head)
+			}
+		}
+		synctest.Wait()
+		if n := r.g.Totals().Bytes; n != 0 {
+			t.Errorf("%d bytes are under way when all is read", n)
 		}
 	})
 }

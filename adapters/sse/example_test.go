@@ -11,12 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/inprocess"
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/sse"
-	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
-	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
 // newGreeter makes a server of the official SDK with one tool.
@@ -54,27 +50,6 @@ func greet(t mcp.Transport) {
 	fmt.Println(r.Content[0].(*mcp.TextContent).Text)
 }
 
-// call opens a connection for a client, calls the tool, and prints the answer.
-func call(a bridge.Adapter) {
-	ctx := context.Background()
-	from := &bridge.Caller{
-		Revision:     "2025-11-25",
-		Capabilities: []byte(`{}`),
-		Params:       []byte(`{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"example","version":"1"}}`),
-	}
-	up, err := a.Open(ctx, from, bridge.Nobody{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer up.Close(ctx)
-	r := jsonrpc.NewRequest("tools/call", []byte(`{"name":"greet","arguments":{"name":"Ada"}}`))
-	answer, err := up.Call(ctx, &bridge.Request{Message: r, From: from})
-	if err != nil {
-		log.Fatal(err)
-	}
-	fmt.Println(up.Server().Revision, string(answer.Result))
-}
-
 // A Downstream serves the clients of a gateway at two addresses of your choice. Who may use them is for your code to
 // check before.
 func ExampleNew() {
@@ -91,18 +66,4 @@ func ExampleNew() {
 	d.Close()
 	site.Close()
 	// Output: Hello, Ada!
-}
-
-// An Upstream is the adapter for a remote server.
-func ExampleNewUpstream() {
-	site := httptest.NewServer(mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return newGreeter() }, nil))
-	defer site.Close()
-	up, err := sse.NewUpstream("greeter", remote.Config{URL: site.URL}, conn.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer up.Close()
-
-	call(up)
-	// Output: 2025-11-25 {"content":[{"type":"text","text":"Hello, Ada!"}]}
 }

@@ -1,7 +1,6 @@
 package sse
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -142,26 +141,8 @@ func (f *fakePeer) the(t testing.TB) *stream {
 	return nil
 }
 
-// logged is what was logged.
-type logged struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // serve serves f over TCP until the test ends, and returns an adapter for it. Nothing secret may be logged.
-func serve(t testing.TB, f http.Handler, c remote.Config, o conn.Options) (*Upstream, *logged) {
+func serve(t testing.TB, f http.Handler, c remote.Config, o conn.Options) (*Upstream, *adaptertest.Log) {
 	t.Helper()
 	ignore := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
@@ -175,8 +156,8 @@ func serve(t testing.TB, f http.Handler, c remote.Config, o conn.Options) (*Upst
 	if strings.HasPrefix(c.URL, "/") {
 		c.URL = srv.URL + c.URL
 	}
-	log := &logged{}
-	o.Log = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	log := &adaptertest.Log{}
+	o.Log = log.Logger()
 	u, err := NewUpstream("fake", c, o)
 	if err != nil {
 		t.Fatal(err)
@@ -221,9 +202,7 @@ func goCall(ctx context.Context, t testing.TB, up bridge.Upstream, params string
 
 func notify(t testing.TB, up bridge.Upstream, method string) {
 	t.Helper()
-	if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"`+method+`"}`)}); err != nil {
-		t.Errorf("Notify(%s) = %v", method, err)
-	}
+	adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"`+method+`"}`)
 }
 
 func newLine(text string) *jsonrpc.Buffer {

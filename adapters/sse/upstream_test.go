@@ -1,21 +1,19 @@
-//lint:file-ignore SA1019 roots, sampling and logging are deprecated from 2026-07-28 on; the bridge serves the revisions before it.
-
 package sse
 
 import (
-	"context"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/remote"
@@ -31,7 +29,7 @@ func TestUpstreamSuite(t *testing.T) {
 	})
 }
 
-// R-065, R-062: where the endpoint may be, and where not.
+// R-065, R-062: where the endpoint may be, and where not. The endpoint belongs to where redirects of the stream lead.
 func TestUpstreamEndpoint(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("another origin was asked: %v", r.Header) }))
 	defer elsewhere.Close()
@@ -48,6 +46,8 @@ func TestUpstreamEndpoint(t *testing.T) {
 		{"absolute, capitals", "/sse", "HTTP://$host/m?session=$id", "/m"},
 		{"without scheme", "/sse", "//$host/m?session=$id", "/m"},
 		{"spaces around", "/sse", " /m?session=$id ", "/m"},
+		{"behind a redirect (R-176)", "/moved/deep/er/sse", "messages?session=$id", "/deep/er/messages"},
+		{"behind a redirect to another origin", "/away", "/m?session=$id", "it redirects to another origin"},
 		{"other port", "/sse", elsewhere.URL + "/m?session=$id", "another origin"},
 		{"other host", "/sse", "http://localhost$port/m?session=$id", "another origin"},
 		{"other scheme", "/sse", "https://$host/m?session=$id", "another origin"},
@@ -68,6 +68,14 @@ func TestUpstreamEndpoint(t *testing.T) {
 				return true
 			}
 			f.get = func(w http.ResponseWriter, r *http.Request) bool {
+				to, moved := strings.CutPrefix(r.URL.Path, "/moved")
+				if r.URL.Path == "/away" {
+					to, moved = elsewhere.URL+"/"+secret, true
+				}
+				if moved {
+					http.Redirect(w, r, to, http.StatusFound)
+					return false
+				}
 				_, port, _ := strings.Cut(r.Host, ":")
 				if f.endpoint = strings.NewReplacer("$host", r.Host, "$port", ":"+port).Replace(test.endpoint); f.endpoint != "" {
 					return true
@@ -149,56 +157,6 @@ func TestUpstreamUnreachable(t *testing.T) {
 	_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 	if e, ok := errors.AsType[*bridge.Error](err); !ok || e.Kind != bridge.ErrUnavailable || e.Public != "it cannot be reached" || errors.Is(err, remote.ErrOtherTransport) || strings.Contains(err.Error(), secret) {
 		t.Errorf("Open = %v", err)
-	}
-}
-
-// R-176: redirects within the origin are followed, and the endpoint belongs to where they lead.
-func TestUpstreamRedirects(t *testing.T) {
-	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("another origin was asked: %v", r.Header) }))
-	defer other.Close()
-	for _, test := range []struct {
-		name, get string
-		post      int
-		postTo    string
-		want      string // of the error
-	}{
-		{"GET", "/deep/er/sse", 0, "", ""},
-		{"GET elsewhere", other.URL + "/" + secret, 0, "", "it redirects to another origin"},
-		{"POST 307", "/sse", 307, "/moved", ""},
-		{"POST 308", "/sse", 308, "/moved", ""},
-		{"POST 302", "/sse", 302, "/moved", "turns POST into GET"},
-		{"POST elsewhere", "/sse", 307, other.URL, "it redirects to another origin"},
-	} {
-		f := &fakePeer{endpoint: "messages?session=$id"}
-		f.get = func(w http.ResponseWriter, r *http.Request) bool {
-			if r.URL.Path == "/start" {
-				http.Redirect(w, r, test.get, http.StatusFound)
-				return false
-			}
-			return true
-		}
-		f.post = func(w http.ResponseWriter, r *http.Request, _ *stream, _ []byte) bool {
-			if test.post != 0 && r.URL.Path != "/moved" {
-				w.Header().Set("Location", test.postTo+"?"+r.URL.RawQuery)
-				w.WriteHeader(test.post)
-				return false
-			}
-			return true
-		}
-		u, _ := serve(t, f, remote.Config{URL: "/start", Headers: map[string]string{"Authorization": secret}}, conn.Options{})
-		up, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
-		if test.want != "" {
-			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), secret) {
-				t.Errorf("%s: Open = %v, want %q", test.name, err, test.want)
-			}
-			continue
-		}
-		if err != nil {
-			t.Errorf("%s: Open = %v", test.name, err)
-			continue
-		}
-		call(t, up, `{}`).Result(t)
-		_ = up.Close(t.Context())
 	}
 }
 
@@ -423,35 +381,135 @@ func TestUpstreamNoise(t *testing.T) {
 	}
 }
 
-// A peer by other authors: the server of the official SDK.
-func TestUpstreamSDK(t *testing.T) {
-	srv := mcp.NewServer(&mcp.Implementation{Name: "sdk", Version: "1"}, nil)
-	mcp.AddTool(srv, &mcp.Tool{Name: "ask"}, func(ctx context.Context, r *mcp.CallToolRequest, _ struct{}) (*mcp.CallToolResult, any, error) {
-		if err := r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Progress: 1, Message: "half"}); err != nil {
-			return nil, nil, err
+// What a refusal says about the server: only its own faults count against it.
+func TestUpstreamRefusalKinds(t *testing.T) {
+	for status, want := range map[int]error{
+		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrRejected, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,
+		413: bridge.ErrRejected, 422: bridge.ErrRejected, 429: bridge.ErrRejected, 500: bridge.ErrLost, 501: bridge.ErrUnavailable, 503: bridge.ErrUnavailable,
+	} {
+		err := (&Upstream{name: "s"}).refusal(&http.Response{StatusCode: status, Request: &http.Request{Method: http.MethodPost}}, nil)
+		if !errors.Is(err, want) || errors.Is(err, bridge.ErrRejected) != errors.Is(want, bridge.ErrRejected) {
+			t.Errorf("HTTP %d is %v, want %v", status, err.Kind, want)
 		}
-		a, err := r.Session.CreateMessage(ctx, &mcp.CreateMessageParams{MaxTokens: 5, Messages: []*mcp.SamplingMessage{{Role: "user", Content: &mcp.TextContent{Text: "who?"}}}})
-		if err != nil {
-			return nil, nil, err
+	}
+}
+
+// C2.9: the modern era is never used here, whatever the caller, and the
+// server is offered no more than the settings allow.
+func TestUpstreamIsLegacy(t *testing.T) {
+	for _, c := range []struct{ name, most, offered string }{
+		{"no limit", "", "2025-11-25"},
+		{"capped", "2024-11-05", "2024-11-05"},
+		{"capped higher than the client", "2026-07-28", "2025-11-25"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			u, _ := serve(t, &fakePeer{}, remote.Config{}, conn.Options{Revision: c.most})
+			up := adaptertest.OpenModern(t, u, &adaptertest.Client{})
+			if up.Server().Modern() {
+				t.Errorf("revision %s", up.Server().Revision)
+			}
+			seen := adaptertest.Seen(t, up)
+			if len(seen) != 3 || !strings.Contains(seen[0], `"method":"initialize"`) || !strings.Contains(seen[0], `"protocolVersion":"`+c.offered+`"`) || !strings.Contains(seen[1], "notifications/initialized") {
+				t.Errorf("the server received %q, want initialize with %s and notifications/initialized first", seen, c.offered)
+			}
+		})
+	}
+}
+
+func TestEventsUnderWay(t *testing.T) {
+	for _, inPost := range []bool{false, true} {
+		t.Run(fmt.Sprint("in the answer to the POST ", inPost), func(t *testing.T) {
+			rest := make(chan struct{}, 1)
+			f := &fakePeer{}
+			f.post = func(w http.ResponseWriter, r *http.Request, s *stream, body []byte) bool {
+				var m struct {
+					ID     json.RawMessage
+					Method string
+					Params struct{ Name string }
+				}
+				_ = json.Unmarshal(body, &m)
+				if m.Method == adaptertest.Rest {
+					rest <- struct{}{}
+				}
+				if m.Method != "tools/call" {
+					return true
+				}
+				first, second := adaptertest.Halves(string(m.ID))
+				write := func(text string) {
+					_, _ = io.WriteString(w, text)
+					w.(http.Flusher).Flush()
+				}
+				if inPost {
+					w.Header().Set("Content-Type", "application/json")
+				} else {
+					w.WriteHeader(http.StatusAccepted)
+					write = s.write
+					first, second = "data: "+first, second+"\n\n"
+				}
+				write(first)
+				if m.Params.Name == "halves" {
+					select {
+					case <-rest:
+					case <-r.Context().Done():
+					case <-s.over:
+					}
+				}
+				write(second)
+				return false
+			}
+			u, _ := serve(t, f, remote.Config{}, conn.Options{})
+			adaptertest.Intake(t, u)
+		})
+	}
+}
+
+// zipped compresses what is written to it, and what is flushed is sent.
+type zipped struct {
+	http.ResponseWriter
+	z *gzip.Writer
+}
+
+func (z *zipped) WriteHeader(status int) {
+	z.Header().Set("Content-Encoding", "gzip")
+	z.ResponseWriter.WriteHeader(status)
+}
+
+func (z *zipped) Write(b []byte) (int, error) { return z.z.Write(b) }
+
+func (z *zipped) Flush() {
+	_ = z.z.Flush()
+	z.ResponseWriter.(http.Flusher).Flush()
+}
+
+// A stream that is compressed is read as it comes, and the messages go to the node that
+// has it.
+func TestUpstreamOdd(t *testing.T) {
+	f := &fakePeer{}
+	seen := make(chan string, 100)
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen <- fmt.Sprint(r.Method, r.Header["Cookie"])
+		if r.Method == http.MethodGet {
+			http.SetCookie(w, &http.Cookie{Name: "AWSALB", Value: "node", Path: "/"})
+			w = &zipped{w, gzip.NewWriter(w)}
 		}
-		return &mcp.CallToolResult{Content: []mcp.Content{a.Content}}, nil, nil
-	})
-	u, _ := serve(t, mcp.NewSSEHandler(func(*http.Request) *mcp.Server { return srv }, nil), remote.Config{}, conn.Options{})
-	rest, back := &adaptertest.Client{}, &adaptertest.Client{}
-	up := adaptertest.Open(t, u, rest)
-	if !strings.Contains(string(up.Server().Result), `"name":"sdk"`) {
-		t.Errorf("Server = %s", up.Server().Result)
+		f.ServeHTTP(w, r)
+	}))
+	t.Cleanup(s.Close)
+	u, err := NewUpstream("fake", remote.Config{URL: s.URL + "/sse"}, conn.Options{})
+	if err != nil {
+		t.Fatal(err)
 	}
-	o := adaptertest.Go(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"ask","arguments":{},"_meta":{"progressToken":"mine"}}}`)
-	q := rest.WaitQuestion(t, 0)
-	if !strings.Contains(q.Line, `"who?"`) {
-		t.Errorf("asked: %s", q.Line)
-	}
-	q.Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"role":"assistant","model":"m","content":{"type":"text","text":"me"}}}`))
-	if got := (<-o).Result(t); !strings.Contains(got, `"text":"me"`) {
-		t.Errorf("result = %s", got)
-	}
-	if said := back.Said(); len(said) != 1 || !strings.Contains(said[0], `"progressToken":"mine"`) || !strings.Contains(said[0], "half") {
-		t.Errorf("progress: %q", said)
+	t.Cleanup(u.Close)
+	for range 2 {
+		up := adaptertest.Open(t, u, &adaptertest.Client{})
+		call(t, up, `{}`).Result(t)
+		_ = up.Close(t.Context())
+		var got []string
+		for len(seen) > 0 {
+			got = append(got, <-seen)
+		}
+		if want := []string{"GET[]", "POST[AWSALB=node]", "POST[AWSALB=node]", "POST[AWSALB=node]"}; !slices.Equal(got, want) {
+			t.Errorf("the requests came as %q, want %q", got, want)
+		}
 	}
 }

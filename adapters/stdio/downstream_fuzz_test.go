@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -18,7 +19,7 @@ import (
 // handshake. The output is messages on lines and nothing else (R-007, R-008),
 // and every request has exactly one answer.
 func FuzzDownstream(f *testing.F) {
-	for _, lines := range []string{
+	for _, text := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"ping"}`, tool("2", "echo", `{"a":1}`) + "\n" + tool(`"x"`, "steps", `{"n":2}`), tool("1", "none", "{}") + "\n" + tool("1", "log", "{}"),
 		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `{"jsonrpc":"2.0","id":1,"result":{},"error":{}}`,
 		`{"jsonrpc":"2.0","id":null,"method":"x"}`, `[]`, `[{"jsonrpc":"2.0","id":1,"method":"ping"},5,{}]`, `[[[[`, `{"id":7}`, "\xff", "", "\xef\xbb\xbf\r\n\n {}",
@@ -28,8 +29,8 @@ func FuzzDownstream(f *testing.F) {
 		`{"jsonrpc":"2.0","id":"\u0031","method":"x","params":{"x":"` + strings.Repeat("x", 70_000) + `"}}` + "\n" + `{"params":{"x":"` + strings.Repeat("\\\"", 40_000) + `"},"id":"\q","method":"x"}`,
 		fmt.Sprintf(initialize, "2025-03-26") + "\n" + fmt.Sprintf(initialize, "x"), `{"jsonrpc":"2.0","id":3,"method":"initialize","params":{}}`,
 	} {
-		f.Add([]byte(lines), []byte{}, true)
-		f.Add([]byte(lines), []byte{3, 200}, false)
+		f.Add([]byte(text), []byte{}, true)
+		f.Add([]byte(text), []byte{3, 200}, false)
 	}
 	both := wiretest.Both{Legacy: &wiretest.Server{}, Modern: &wiretest.Modern{}}
 	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: both}}, Log: slog.New(slog.DiscardHandler)})
@@ -44,13 +45,13 @@ func FuzzDownstream(f *testing.F) {
 		if shake {
 			input = append([]byte(fmt.Sprintf(initialize, "2025-03-26")+"\n"+initialized+"\n"), text...)
 		}
-		out := &sink{}
+		out := &adaptertest.Log{}
 		if err := Serve(t.Context(), g, "fake", &pieces{text: bytes.Clone(input), cuts: cuts}, out, DownstreamOptions{MaxMessage: 1000, Log: slog.New(slog.DiscardHandler)}); err != nil && !errors.Is(err, errUnread) {
 			t.Fatalf("Serve(%.300q) = %v", input, err)
 		}
 		answers := map[string]int{}
-		for _, line := range out.lines() {
-			if line == "" && len(out.lines()) == 1 {
+		for _, line := range lines(out) {
+			if line == "" && len(lines(out)) == 1 {
 				break // there was nothing
 			}
 			m, err := jsonrpc.Parse([]byte(line))
@@ -74,7 +75,7 @@ func FuzzDownstream(f *testing.F) {
 		}
 		for id, n := range want {
 			if answers[id] < n || answers[id] > n+unsure[id] {
-				t.Fatalf("Serve(%.300q): %d answers to %s, want %d:\n%.2000q", input, answers[id], id, n, out.lines())
+				t.Fatalf("Serve(%.300q): %d answers to %s, want %d:\n%.2000q", input, answers[id], id, n, lines(out))
 			}
 		}
 	})

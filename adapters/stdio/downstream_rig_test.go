@@ -2,7 +2,6 @@ package stdio
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
+	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -98,6 +99,16 @@ func sitBy(t testing.TB, so gateway.ServerOptions, bo gateway.Options, o Downstr
 		}
 	})
 	return d
+}
+
+// serving starts Serve at these pipes, for a server that a makes.
+func serving(t *testing.T, ctx context.Context, a bridge.Adapter, in io.Reader, out io.Writer, o DownstreamOptions) <-chan error {
+	o.Log = slog.New(slog.DiscardHandler)
+	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: a}}, Log: o.Log})
+	t.Cleanup(func() { g.Close(context.Background()) })
+	served := make(chan error, 1)
+	go func() { served <- Serve(ctx, g, "fake", in, out, o) }()
+	return served
 }
 
 // seated runs f in a bubble with a client whose handshake is done.
@@ -182,22 +193,7 @@ func fault(id string, code int) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0",%s"error":{"code":%d,…`, id, code)
 }
 
-// sink is an output that cannot be closed and has no deadline.
-type sink struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-var _ io.Writer = (*sink)(nil)
-
-func (s *sink) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *sink) lines() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(s.b.String(), "\n"), "\n")
+// lines returns the lines of an output that cannot be closed and has no deadline.
+func lines(out *adaptertest.Log) []string {
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }

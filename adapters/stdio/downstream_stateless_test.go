@@ -1,18 +1,15 @@
 package stdio
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
@@ -71,8 +68,8 @@ func TestStatelessBesideSession(t *testing.T) {
 		s.expect(`{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25",…`)
 		s.say(keyed(`"a"`, "tools/list", ""))
 		s.expect(result(`"a"`))
-		s.say(tool("1", "echo", "1"))
-		s.expect(fault("1", -32600)) // keyless, and no session yet
+		s.say(tool("1", "echo", "1"), `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
+		s.expect(fault("1", -32600), fault("2", -32600)) // keyless, and no session yet
 		s.say(keyed("2", "initialize", ""), keyed("3", "ping", ""))
 		s.expect(fault("2", -32601), fault("3", -32601))
 		s.handshake("2025-11-25")
@@ -91,15 +88,6 @@ func TestStatelessBesideSession(t *testing.T) {
 		if err := s.leave(); err != nil {
 			t.Errorf("Serve = %v", err)
 		}
-	})
-}
-
-// Messages before the answer to a request without a session come on lines of their own, in order.
-func TestStatelessProgress(t *testing.T) {
-	asStateless(t, DownstreamOptions{}, func(t *testing.T, s *statelessClient) {
-		s.say(keyedTool("1", "steps", `{"n":2}`))
-		s.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1,…`,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2,…`, result("1"))
 	})
 }
 
@@ -285,15 +273,9 @@ func TestStatelessUnread(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := &wiretest.Modern{}
-				g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-				defer g.Close(context.Background())
 				theirIn, in := io.Pipe()
 				out, theirOut := io.Pipe()
-				served := make(chan error, 1)
-				go func() {
-					served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10, Log: slog.New(slog.DiscardHandler)})
-					_ = theirOut.Close()
-				}()
+				served := serving(t, t.Context(), m, theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
 				_, _ = fmt.Fprintln(in, keyed("1", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
 				_, _ = fmt.Fprintln(in, keyed("2", "subscriptions/listen", `"notifications":{"resourceSubscriptions":["file:///"]}`))
 				synctest.Wait()
@@ -304,11 +286,15 @@ func TestStatelessUnread(t *testing.T) {
 				if n := m.Listens(); (n == 2) != (uris == 20) {
 					t.Errorf("%d subscriptions are left", n)
 				}
-				go func() { wiretest.Advance(time.Second); _ = in.Close() }()
+				go func() {
+					wiretest.Advance(time.Second)
+					_ = in.Close()
+					if err := <-served; err != nil {
+						t.Errorf("Serve = %v", err)
+					}
+					_ = theirOut.Close()
+				}()
 				text, _ := io.ReadAll(out)
-				if err := <-served; err != nil {
-					t.Errorf("Serve = %v", err)
-				}
 				seen := map[string]bool{}
 				for line := range strings.Lines(string(text)) {
 					seen[gjson.Get(line, "params."+subKey).Raw+gjson.Get(line, "params.uri").Str] = true
@@ -325,68 +311,6 @@ func TestStatelessUnread(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A client of the official SDK talks in the stateless era over stdio.
-func TestStatelessSDK(t *testing.T) {
-	m := &wiretest.Modern{}
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: m}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
-	theirIn, in := io.Pipe()
-	out, theirOut := io.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- Serve(context.Background(), g, "fake", theirIn, theirOut, DownstreamOptions{Log: slog.New(slog.DiscardHandler)})
-		_ = theirOut.Close()
-	}()
-	progress, changed := make(chan float64, 10), make(chan struct{}, 10)
-	c := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, &mcp.ClientOptions{
-		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { progress <- r.Params.Progress },
-		ToolListChangedHandler:      func(context.Context, *mcp.ToolListChangedRequest) { changed <- struct{}{} },
-	})
-	s, err := c.Connect(t.Context(), &mcp.IOTransport{Reader: out, Writer: in}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if v := s.InitializeResult().ProtocolVersion; v != "2026-07-28" {
-		t.Errorf("revision %s", v)
-	}
-	if tools, err := s.ListTools(t.Context(), nil); err != nil || len(tools.Tools) != 1 {
-		t.Errorf("ListTools = %v, %v", tools, err)
-	}
-	p := &mcp.CallToolParams{Name: "steps", Arguments: map[string]any{"n": 2}}
-	p.SetProgressToken("t")
-	if _, err := s.CallTool(t.Context(), p); err != nil {
-		t.Errorf("steps: %v", err)
-	}
-	if got := []float64{<-progress, <-progress}; !slices.Equal(got, []float64{1, 2}) {
-		t.Errorf("progress %v", got)
-	}
-	<-m.Subscribed()
-	m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-	<-changed
-	ctx, cancel := context.WithCancel(t.Context())
-	waited := make(chan error, 1)
-	go func() {
-		p := &mcp.CallToolParams{Name: "linger"}
-		p.SetProgressToken("u")
-		_, err := s.CallTool(ctx, p)
-		waited <- err
-	}()
-	<-progress // it has begun
-	cancel()
-	if err := <-waited; !errors.Is(err, context.Canceled) {
-		t.Errorf("linger = %v", err)
-	}
-	if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: 1}); err != nil {
-		t.Errorf("echo: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Errorf("Close = %v", err)
-	}
-	if err := <-served; err != nil {
-		t.Errorf("Serve = %v", err)
 	}
 }
 

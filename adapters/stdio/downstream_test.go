@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"strings"
@@ -15,8 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -30,16 +28,11 @@ func TestDownstreamLines(t *testing.T) {
 		name, line string
 		want       []string
 	}{
-		{"CR LF", ping + "\r", []string{pong}},
-		{"spaces around", " \t" + ping + "\t ", []string{pong}},
 		{"blank", "", nil},
 		{"blank with CR", " \r", nil},
 		{"not JSON (R-014)", "hello", []string{fault("", -32700)}},
 		{"cut off", ping[:20], []string{fault("", -32700)}},
-		{"two on a line", ping + ping, []string{fault("", -32700)}},
 		{"a control character", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"pi\tng\"}", []string{fault("", -32700)}},
-		{"not UTF-8 (A1)", "{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"x/y\",\"params\":{\"a\":\"\xff\"}}", []string{fault("7", -32700)}},
-		{"id with a fraction", `{"jsonrpc":"2.0","id":1.5,"method":"ping"}`, []string{fault("1.5", -32600)}},
 		{"a number", "5", []string{fault("", -32600)}},
 		{"an object", "{}", []string{fault("", -32600)}},
 		{"no version", `{"id":"a","method":"ping"}`, []string{fault(`"a"`, -32600)}},
@@ -74,60 +67,6 @@ func TestDownstreamLines(t *testing.T) {
 			})
 		})
 	}
-}
-
-// The start of the stream, and the end without a line break.
-func TestDownstreamEdges(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
-		d.say("\xef\xbb\xbf" + `{"jsonrpc":"2.0","id":"early","method":"ping"}`)
-		d.expect(`{"jsonrpc":"2.0","id":"early","result":{}}`)
-		d.say(tool("1", "echo", "1"), `{"jsonrpc":"2.0","method":"x"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[{"jsonrpc":"2.0","id":2,"method":"ping"}]`)
-		d.expect(fault("1", -32600), fault("2", -32600))
-		d.handshake("2025-11-25")
-		d.write(tool("2", "echo", "2"))
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-		d.expect(`{"jsonrpc":"2.0","id":2,"result":{"echo":2}}`)
-	})
-}
-
-// Ids come back as they were sent, also when several are the same (R-001, R-003).
-func TestDownstreamIDs(t *testing.T) {
-	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		ids := []string{"1", `"1"`, "0", "9007199254740992", "9007199254740993", "-1", `"x:y"`, `"\u0031\""`, "1", "1"}
-		for _, id := range ids {
-			d.say(tool(id, "wait", "{}"))
-		}
-		for _, id := range ids {
-			d.s.Answer(`{"n":12345678901234567890}`)
-			d.expect(`{"jsonrpc":"2.0","id":` + id + `,"result":{"n":12345678901234567890}}`)
-		}
-		// With the id of a question of the server's: the two directions have nothing to do with each other.
-		d.say(tool("1", "ask", "{}"))
-		d.expect(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
-		d.say(tool("1", "echo", "3"), `{"jsonrpc":"2.0","id":1,"result":{"r":1}}`)
-		got := strings.Join(d.hear(), "\n")
-		for _, want := range []string{`{"jsonrpc":"2.0","id":1,"result":{"echo":3}}`, `{"jsonrpc":"2.0","id":1,"result":{"result":{"r":1}}}`} {
-			if !strings.Contains(got, want) {
-				t.Errorf("%s is not in\n%s", want, got)
-			}
-		}
-	})
-}
-
-// Lines of all sizes in both directions (R-009).
-func TestDownstreamSizes(t *testing.T) {
-	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		for _, n := range []int{64 << 10, scaletest.Of(1, 16) << 20} {
-			arg := `"` + strings.Repeat("x", n) + `"`
-			d.say(tool("1", "echo", arg))
-			if got := d.hear(); len(got) != 1 || got[0] != `{"jsonrpc":"2.0","id":1,"result":{"echo":`+arg+`}}` {
-				t.Errorf("%d bytes: %d lines, %.100q", n, len(got), got)
-			}
-		}
-	})
 }
 
 // A line above the limit is discarded up to its line break. The request in it
@@ -210,37 +149,6 @@ func TestDownstreamBatch(t *testing.T) {
 	}
 }
 
-// Progress, logs and questions come before the answer, in order; a request
-// that the client cancels has no answer (A10, R-155, R-156).
-func TestDownstreamConversation(t *testing.T) {
-	seated(t, "2025-06-18", func(t *testing.T, d *desk) {
-		d.say(tool("1", "steps", `{"n":2}`))
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":1}}`,
-			`{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":"tok","progress":2}}`, `{"jsonrpc":"2.0","id":1,"result":{"steps":true}}`)
-		d.s.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		d.say(tool("2", "wait", "{}"))
-		d.s.Got()
-		d.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2,"reason":"the user has left"}}`, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
-		d.expect()
-		got := strings.Join(d.s.Got(), "\n")
-		if !strings.Contains(got, `"reason":"the user has left"`) || !strings.Contains(got, "notifications/roots/list_changed") {
-			t.Errorf("the server got %s", got)
-		}
-		d.say(tool("6", "ask", "{}"))
-		d.expect(`{"jsonrpc":"2.0","id":1,"method":"sampling/createMessage","params":{"messages":[],"maxTokens":1}}`)
-		d.s.Say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"q1","reason":"no longer"}}`)
-		d.expect(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1,"reason":"no longer"}}`)
-		d.say(cancelled("6"))
-		d.say(tool("3", "wait", "{}"), tool("4", "echo", "1")) // at once
-		d.expect(`{"jsonrpc":"2.0","id":4,"result":{"echo":1}}`)
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-		d.expect(fault("3", -32603))
-	})
-}
-
 // The client that has started the bridge gets the last words of the server's process. A client
 // with a principal does not, as over HTTP.
 func TestDownstreamTold(t *testing.T) {
@@ -295,22 +203,6 @@ func TestDownstreamHandshake(t *testing.T) {
 		if len(got) != 1+1+maxHeld-4 || !strings.Contains(got[0], `"id":0,"result"`) {
 			t.Errorf("%d answers, %.300q", len(got), got)
 		}
-	})
-}
-
-// A script pipes its requests in and closes (R-013).
-func TestDownstreamScript(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		d := sit(t, &wiretest.Server{}, gateway.ServerOptions{}, gateway.Options{}, DownstreamOptions{})
-		d.write(strings.Join([]string{fmt.Sprintf(initialize, "2025-06-18"), initialized, tool("1", "late", `{"after":"1.5s"}`), `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`}, "\n"))
-		if err := d.leave(); err != nil {
-			t.Errorf("Serve = %v", err)
-		}
-		if took := time.Since(began); took != 1500*time.Millisecond {
-			t.Errorf("it took %v", took)
-		}
-		d.expect(`{"jsonrpc":"2.0","id":0,"result":…`, `{"jsonrpc":"2.0","id":2,"result":{"method":"tools/list","tools":[]}}`, `{"jsonrpc":"2.0","id":1,"result":{"late":true}}`)
 	})
 }
 
@@ -398,14 +290,9 @@ func TestDownstreamReadsLate(t *testing.T) {
 func readsLate(t *testing.T, after time.Duration, want error) {
 	calls := scaletest.Of(8, 30)
 	s := &wiretest.Server{}
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: s}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
 	in, theirIn := net.Pipe()
 	out, theirOut := net.Pipe()
-	served := make(chan error, 1)
-	go func() {
-		served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10})
-	}() // 256 KiB may wait
+	served := serving(t, t.Context(), s, theirIn, theirOut, DownstreamOptions{MaxMessage: 64 << 10}) // 256 KiB may wait
 	var sent atomic.Int64
 	go func() {
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
@@ -460,12 +347,9 @@ func readsLate(t *testing.T, after time.Duration, want error) {
 // An output that breaks ends the session.
 func TestDownstreamOutputBreaks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer g.Close(context.Background())
 		in, theirIn := net.Pipe()
 		out, theirOut := net.Pipe()
-		served := make(chan error, 1)
-		go func() { served <- Serve(t.Context(), g, "fake", theirIn, theirOut, DownstreamOptions{}) }()
+		served := serving(t, t.Context(), &wiretest.Server{}, theirIn, theirOut, DownstreamOptions{})
 		_ = out.Close()
 		_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 		if err := <-served; !errors.Is(err, io.ErrClosedPipe) {
@@ -479,13 +363,10 @@ func TestDownstreamOutputBreaks(t *testing.T) {
 // comes afterwards is dropped, and ends the reading.
 func TestDownstreamStuckInput(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-		defer g.Close(context.Background())
 		theirs, in := io.Pipe()
-		out := &sink{}
+		out := &adaptertest.Log{}
 		ctx, cancel := context.WithCancel(t.Context())
-		served := make(chan error, 1)
-		go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
+		served := serving(t, ctx, &wiretest.Server{}, theirs, out, DownstreamOptions{})
 		_, _ = fmt.Fprintf(in, initialize+"\n"+initialized+"\n", "2025-06-18")
 		synctest.Wait()
 		cancel()
@@ -494,7 +375,7 @@ func TestDownstreamStuckInput(t *testing.T) {
 		}
 		_, _ = fmt.Fprintln(in, tool("1", "echo", "1"))
 		synctest.Wait() // the reading has ended: the bubble ends without it
-		if got := out.lines(); len(got) != 1 {
+		if got := lines(out); len(got) != 1 {
 			t.Errorf("output %q", got)
 		}
 	})
@@ -502,9 +383,7 @@ func TestDownstreamStuckInput(t *testing.T) {
 
 // The same with files that can be interrupted: nothing at all is left, and they can still be used.
 func TestDownstreamFiles(t *testing.T) {
-	defer goleak.VerifyNone(t, goleak.IgnoreCurrent())
-	g := gateway.New(gateway.Options{Servers: []gateway.ServerOptions{{Name: "fake", Adapter: &wiretest.Server{}}}, Log: slog.New(slog.DiscardHandler)})
-	defer g.Close(context.Background())
+	quiet(t)
 	theirs, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -518,8 +397,7 @@ func TestDownstreamFiles(t *testing.T) {
 	defer answers.Close()
 	defer out.Close()
 	ctx, cancel := context.WithCancel(t.Context())
-	served := make(chan error, 1)
-	go func() { served <- Serve(ctx, g, "fake", theirs, out, DownstreamOptions{}) }()
+	served := serving(t, ctx, &wiretest.Server{}, theirs, out, DownstreamOptions{})
 	_, _ = fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
 	buf := make([]byte, 100)
 	if n, err := answers.Read(buf); err != nil || string(buf[:n]) != `{"jsonrpc":"2.0","id":1,"result":{}}`+"\n" {

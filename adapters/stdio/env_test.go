@@ -108,17 +108,6 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-func TestEnvironmentTakesFromTheBridge(t *testing.T) {
-	t.Setenv("BRIDGE_SECRET", "x")
-	env, held := environment(nil, map[string]string{"LOG": "debug"})
-	if !slices.Contains(env, "LOG=debug") || !slices.Contains(env, "PATH="+os.Getenv("PATH")) {
-		t.Errorf("environment() = %q, want LOG and the bridge's PATH in it", env)
-	}
-	if slices.Contains(env, "BRIDGE_SECRET=x") || !slices.Contains(held, "BRIDGE_SECRET") {
-		t.Errorf("environment() = %q: has what is not on the list, or %q lacks it", env, held)
-	}
-}
-
 // The error names a variable that a child did not get if its stderr names it, and a proxy in any case.
 func TestHeldBack(t *testing.T) {
 	const said = "starting\nError: set FOO_KEY (or $BAR_KEY) first; A FOO_KEY_2"
@@ -141,11 +130,11 @@ func TestHeldBack(t *testing.T) {
 	}
 }
 
-// A child gets what is forwarded of its client's headers as variables, and
-// nothing else of the client's (R-179): not its other headers, no second value,
-// no code for a shell.
-func TestChildsForwardedEnvironment(t *testing.T) {
+// A child gets what its configuration says, the safe part of the bridge's environment, and what is forwarded of its
+// client's headers as variables (R-179). It gets no other header of the client, no second value, and no code for a shell.
+func TestChildsEnvironment(t *testing.T) {
 	quiet(t)
+	t.Setenv("BRIDGE_SECRET", "hunter2")
 	a := adapter(t, "server", conn.Options{})
 	a.c.Env["GITHUB_TOKEN"], a.c.Env["LOG"] = "own", "debug"
 	from := adaptertest.Caller("")
@@ -161,10 +150,13 @@ func TestChildsForwardedEnvironment(t *testing.T) {
 	if err := json.Unmarshal([]byte(call(t, up, `{"environ":true}`).Result(t)), &got); err != nil {
 		t.Fatal(err)
 	}
-	want, _ := environment(nil, a.c.Env, map[string]string{"GITHUB_TOKEN": "theirs; $(reboot)", "X_TENANT": "a b=c"})
+	want, held := environment(nil, a.c.Env, map[string]string{"GITHUB_TOKEN": "theirs; $(reboot)", "X_TENANT": "a b=c"})
 	slices.Sort(got)
 	if !slices.Equal(got, want) || !slices.Contains(got, "LOG=debug") || !slices.Contains(got, "GITHUB_TOKEN=theirs; $(reboot)") {
 		t.Errorf("environment = %q\nwant          %q", got, want)
+	}
+	if !slices.Contains(got, "PATH="+os.Getenv("PATH")) || slices.Contains(got, "BRIDGE_SECRET=hunter2") || !slices.Contains(held, "BRIDGE_SECRET") {
+		t.Errorf("environment = %q, want the bridge's PATH and not its secret, which %q has", got, held)
 	}
 }
 

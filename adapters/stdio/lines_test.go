@@ -11,13 +11,11 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-	"unicode/utf8"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // pieces reads text in pieces whose sizes follow cuts, again and again.
@@ -232,24 +230,6 @@ func FuzzLines(f *testing.F) {
 			t.Errorf("messages = %.1000q\nwant       %.1000q", got, want)
 		}
 	})
-}
-
-// Characters that arrive byte by byte (supercorp-ai/supergateway#191).
-func TestBytewise(t *testing.T) {
-	plan := make([]byte, scaletest.Alone(32, 256)) // 32 have all bits that are looked at
-	for i := range plan {
-		plan[i] = byte(i)
-	}
-	text, want := output(plan, 32<<10)
-	if !utf8.ValidString(strings.Join(want, "")) {
-		t.Fatal("the test's messages are not UTF-8")
-	}
-	rest := &adaptertest.Client{}
-	c, _ := offline(rest)
-	receive(c, iotest.OneByteReader(bytes.NewReader(text)), 32<<10)
-	if got := rest.Said(); !slices.Equal(got, want) {
-		t.Errorf("%d messages came out, want the %d that were put in", len(got), len(want))
-	}
 }
 
 // FuzzMessage gives the connection one line of whatever kind while a call is

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -27,7 +28,6 @@ import (
 )
 
 func init() {
-	children["bridge"] = bridgeToBeKilled
 	children["process 1"] = processOne
 	children["careless process 1"] = carelessProcessOne
 	children["stops a leaver"] = stopsLeaver
@@ -130,33 +130,48 @@ func sh(script string, more ...string) command {
 
 var brief = stopTimes{stdin: 50 * time.Millisecond, term: 50 * time.Millisecond}
 
-// A grandchild behind sh -c, as npx has it.
-func TestStopEndsGrandchildren(t *testing.T) {
-	leaksNothing(t)
-	c := sh(`"$1" & wait`, os.Args[0])
-	c.env = childEnv("stubborn")
-	p := mustStart(t, c)
-	grandchild := hold(t, readPid(t, p.stdout))
-	p.Stop(t.Context(), brief)
-	if !grandchild.ended() {
-		t.Error("the grandchild lives when Stop has returned")
-		grandchild.kill()
-	}
-}
-
-// The leader exits first, its descendants hold the pipes.
-func TestStopEndsWhatTheLeaderLeft(t *testing.T) {
-	leaksNothing(t)
-	p := mustStart(t, self(t, "leaves"))
-	left := hold(t, readPid(t, p.stdout))
-	<-p.Exited()
-	if left.ended() {
-		t.Fatal("the test needs a process that outlives its parent")
-	}
-	p.Stop(t.Context(), brief)
-	if !left.ended() {
-		t.Error("what the leader left lives when Stop has returned")
-		left.kill()
+// Stop ends the whole group: a grandchild behind sh -c, as npx has it, and what holds the pipes when its leader has ended.
+// Where there are no pidfds, waiting takes a thread but works all the same.
+func TestStopEndsTheGroup(t *testing.T) {
+	grandchild := sh(`"$1" & wait`, os.Args[0])
+	grandchild.env = childEnv("stubborn")
+	for _, c := range []struct {
+		name    string
+		command command
+		leaves  bool // the leader ends first
+		pidfd   bool
+	}{
+		{"a grandchild", grandchild, false, true},
+		{"what the leader left", self(t, "leaves"), true, true},
+		{"what the leader left, without pidfds", self(t, "leaves"), true, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			leaksNothing(t)
+			p, err := launch(c.command)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !c.pidfd {
+				p.group.leader.Close()
+				p.group.leader = nil
+			}
+			go p.watch()
+			left := hold(t, readPid(t, p.stdout))
+			if c.leaves {
+				<-p.Exited()
+				if got, want := p.State(), "exit status 0"; got != want {
+					t.Errorf("State() = %q, want %q", got, want)
+				}
+				if left.ended() {
+					t.Fatal("the test needs a process that outlives its parent")
+				}
+			}
+			p.Stop(t.Context(), brief)
+			if !left.ended() {
+				t.Error("a process of the group lives when Stop has returned")
+				left.kill()
+			}
+		})
 	}
 }
 
@@ -335,108 +350,6 @@ func TestChildSurvivesTheCallersThread(t *testing.T) {
 	if line, err := bufio.NewReader(p.stdout).ReadString('\n'); err != nil {
 		t.Errorf("read %q, %v: %s", line, err, p.State())
 	}
-}
-
-// Where there are no pidfds, waiting takes a thread but works all the same.
-func TestWithoutPidfd(t *testing.T) {
-	leaksNothing(t)
-	p, err := launch(self(t, "leaves"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.group.leader.Close()
-	p.group.leader = nil
-	go p.watch()
-	left := hold(t, readPid(t, p.stdout))
-	<-p.Exited()
-	if got, want := p.State(), "exit status 0"; got != want {
-		t.Errorf("State() = %q, want %q", got, want)
-	}
-	p.Stop(t.Context(), brief)
-	if !left.ended() {
-		t.Error("what the leader left lives when Stop has returned")
-		left.kill()
-	}
-}
-
-// SIGKILL of the bridge leaves nobody, neither a leader nor a
-// grandchild that ignores everything, nor the watchdog.
-func TestKilledBridgeLeavesNobody(t *testing.T) {
-	leaksNothing(t)
-	bridge := self(t, "bridge")
-	cmd := exec.Command(bridge.path)
-	cmd.Env = bridge.env
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	var alive []watched
-	var ended watched
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		var pid int
-		if lines.Text() == "ready" {
-			break
-		}
-		fmt.Sscanf(lines.Text(), "%d", &pid)
-		alive = append(alive, hold(t, pid))
-	}
-	// three leaders, three grandchildren, one who left the group, the watchdog
-	if len(alive) != 8 {
-		t.Errorf("the bridge says that %d processes live, want 8", len(alive))
-	}
-	for _, w := range alive {
-		if w.ended() {
-			t.Errorf("process %d has ended before the bridge: this tests nothing", w.pid)
-		}
-	}
-	ended, alive = alive[0], alive[1:]
-	cmd.Process.Kill()
-	cmd.Wait()
-	for _, w := range alive {
-		w.wait()
-	}
-	// That one was stopped, and its group with it, as far as the bridge can tell.
-	if ended.ended() {
-		t.Error("a process that is none of the bridge's was killed")
-	}
-	ended.kill()
-}
-
-// bridgeToBeKilled runs children and prints, first, the process that left its
-// group before that was stopped, then all that must die with the bridge.
-func bridgeToBeKilled() {
-	check := func(err error) {
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-	}
-	var pids []int
-	run := func(script string) *process {
-		c := sh(script, os.Args[0])
-		c.env = childEnv("stubborn")
-		p, err := start(c)
-		check(err)
-		var pid int
-		_, err = fmt.Fscanf(p.stdout, "pid %d\n", &pid)
-		check(err)
-		pids = append(pids, pid)
-		return p
-	}
-	run(`setsid "$1" & wait`).Stop(context.Background(), brief)
-	for range 3 {
-		pids = append(pids, run(`"$1" & wait`).Pid())
-	}
-	theStarter.do(func(w *watchdog) { pids = append(pids, w.proc.Pid) })
-	for _, pid := range pids {
-		fmt.Println(pid)
-	}
-	fmt.Println("ready")
-	stubborn()
 }
 
 // The script is run by whatever shell a machine has.
@@ -624,17 +537,6 @@ func run(t *testing.T, mode string) {
 	}
 }
 
-// BenchmarkStartStop is what a server that is started per call costs at least.
-func BenchmarkStartStop(b *testing.B) {
-	for b.Loop() {
-		p, err := start(sh("exec cat"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		p.Stop(context.Background(), patient)
-	}
-}
-
 // A child is over when it has ended, also while a descendant of it keeps on
 // talking.
 func TestTalkativeGrandchild(t *testing.T) {
@@ -650,4 +552,43 @@ func TestTalkativeGrandchild(t *testing.T) {
 		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 	}
 	rest.WaitGone(t)
+}
+
+// A child that has not read the question is starting, however long that takes:
+// it gets no initialize, and is not ended.
+func TestColdStart(t *testing.T) {
+	quiet(t)
+	gate := filepath.Join(t.TempDir(), "gate")
+	if err := syscall.Mkfifo(gate, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var a *Adapter
+	var journal func() string
+	looked, waited := 0, make(chan struct{})
+	log := slog.New(seen{"has not read", func() {
+		if looked++; looked == silenceChecks+1 {
+			a.silence = time.Hour // it may be slow when it has read
+			close(waited)
+		}
+	}})
+	a, journal = scripted(t, conn.Options{Log: log}, part{Hold: gate, Discover: isModern, Initialize: tooOld})
+	a.silence = 100 * time.Millisecond
+	var era string
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		era, err = opened(t, a, adaptertest.ModernCaller())
+	}()
+	<-waited
+	if err := os.WriteFile(gate, nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	<-done
+	if era != "modern" || err != nil {
+		t.Errorf("the connection is %q, %v", era, err)
+	}
+	if got := journal(); got != asModern {
+		t.Errorf("the server has received %q", got)
+	}
 }

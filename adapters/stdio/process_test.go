@@ -181,16 +181,6 @@ func TestChildTalksAndEndsWithItsStdin(t *testing.T) {
 	}
 }
 
-func TestExitedIsClosedWithoutStop(t *testing.T) {
-	defer goleak.VerifyNone(t)
-	p := mustStart(t, self(t, "fails"))
-	<-p.Exited()
-	if got, want := p.State(), "exit status 3"; got != want {
-		t.Errorf("State() = %q, want %q", got, want)
-	}
-	p.Stop(t.Context(), patient)
-}
-
 // A child that ignores the end of its stdin and SIGTERM.
 func TestStopKillsWhoIgnoresTheRest(t *testing.T) {
 	defer goleak.VerifyNone(t)

@@ -1,7 +1,6 @@
 package stdio
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/era"
 )
 
 func TestModernSuite(t *testing.T) {
@@ -55,9 +53,7 @@ func TestModernSubscriptionsShareTheOutput(t *testing.T) {
 		t.Errorf("others were told %q", got)
 	}
 	for i := range ends {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i))
 	}
 	(<-ends[0]).Result(t)
 }
@@ -83,9 +79,7 @@ func TestModernLogs(t *testing.T) {
 		t.Errorf("log messages of one of two calls reached %q", got)
 	}
 	for i, c := range []<-chan adaptertest.Outcome{waits, logs} {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"release-%d"}`, i+1))
 		(<-c).Result(t)
 	}
 }
@@ -114,85 +108,5 @@ func TestModernCancel(t *testing.T) {
 		if got := back.Said(); len(got) != 1 {
 			t.Errorf("%s was told after its end: %q", method, got[1:])
 		}
-	}
-}
-
-// R-187: kill -9 while calls and a subscription are in flight.
-func TestModernKilled(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := openModern(t, rest)
-	var calls []<-chan adaptertest.Outcome
-	for _, method := range []string{"m", "subscriptions/listen"} {
-		calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"then":"hang"}}`))
-	}
-	call(t, up, `{}`).Result(t)
-	kill(t, up)
-	for _, c := range calls {
-		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
-			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
-		}
-	}
-	if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) {
-		t.Errorf("Gone(%v)", err)
-	}
-}
-
-// A server of the official SDK speaks both eras over one kind of child: each
-// caller gets its own.
-func TestBothErasSDK(t *testing.T) {
-	quiet(t)
-	a := adapter(t, "sdk server", conn.Options{})
-	use := func(up bridge.Upstream, from *bridge.Caller, back bridge.Client, method, params string) string {
-		t.Helper()
-		p := []byte(params)
-		if from.Modern() {
-			p = era.Inject(p, from.Meta().Members())
-		}
-		return adaptertest.Call(t.Context(), t, up, back, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+string(p)+`}`).Result(t)
-	}
-	var ups []bridge.Upstream // of both at once
-	for _, from := range []*bridge.Caller{adaptertest.ModernCaller(), adaptertest.Caller(""), adaptertest.ModernCaller()} {
-		up, err := a.Open(t.Context(), from, &adaptertest.Client{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer up.Close(context.Background())
-		ups = append(ups, up)
-		if up.Server().Modern() != from.Modern() || gjson.GetBytes(up.Server().Capabilities, "tools").Raw == "" {
-			t.Errorf("a caller of %s got revision %s with %s", from.Revision, up.Server().Revision, up.Server().Capabilities)
-		}
-		if got := use(up, from, nil, "tools/list", `{}`); !strings.Contains(got, `"name":"progress"`) || strings.Contains(got, `"resultType":"complete"`) != from.Modern() {
-			t.Errorf("%s: tools/list = %s", from.Revision, got)
-		}
-		back := &adaptertest.Client{}
-		if got := use(up, from, back, "tools/call", `{"name":"progress","arguments":{},"_meta":{"progressToken":"mine"}}`); !strings.Contains(got, `"done"`) {
-			t.Errorf("%s: tools/call = %s", from.Revision, got)
-		}
-		if said := back.Said(); len(said) != 3 || !strings.Contains(said[2], `"progressToken":"mine"`) {
-			t.Errorf("%s: progress %q", from.Revision, said)
-		}
-	}
-	if bytes.Equal(ups[0].Server().Result, ups[1].Server().Result) || !bytes.Equal(ups[0].Server().Result, ups[2].Server().Result) {
-		t.Errorf("the results of discover and initialize are mixed up")
-	}
-
-	// A call and a subscription are given up; the server gets both cancellations.
-	up, from, back := ups[0], adaptertest.ModernCaller(), &adaptertest.Client{}
-	ctx, stop := context.WithCancel(t.Context())
-	listen := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":`+string(era.Inject([]byte(`{"notifications":{"toolsListChanged":true}}`), from.Meta().Members()))+`}`)
-	if said := back.WaitSaid(t, 1); !strings.Contains(said[0], "notifications/subscriptions/acknowledged") {
-		t.Errorf("a subscription begins with %q", said)
-	}
-	wait := adaptertest.Go(ctx, t, up, back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+string(era.Inject([]byte(`{"name":"wait","arguments":{},"_meta":{"progressToken":1}}`), from.Meta().Members()))+`}`)
-	back.WaitSaid(t, 2)
-	stop()
-	for _, c := range []<-chan adaptertest.Outcome{listen, wait} {
-		if o := <-c; !errors.Is(o.Err, context.Canceled) {
-			t.Errorf("ended with %q, %v", o.Answer, o.Err)
-		}
-	}
-	if got := use(up, from, nil, "tools/call", `{"name":"cancelled","arguments":{}}`); !strings.Contains(got, `"yes"`) {
-		t.Errorf("cancelled = %s", got)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -157,28 +157,6 @@ func quiet(t testing.TB) {
 	t.Cleanup(func() { goleak.VerifyNone(t, ignore) })
 }
 
-// logged is what a connection has logged.
-type logged struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func (l *logged) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: slog.LevelDebug}))
-}
-
 func call(t testing.TB, up bridge.Upstream, params string) adaptertest.Outcome {
 	t.Helper()
 	return adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":`+params+`}`)
@@ -197,9 +175,9 @@ func TestSuite(t *testing.T) {
 // and blank lines are nothing special.
 func TestNoise(t *testing.T) {
 	quiet(t)
-	var log logged
+	var log adaptertest.Log
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.Logger()}), rest)
 	const note = `{\"jsonrpc\":\"2.0\",\"method\":\"n%d\"}`
 	print := fmt.Sprintf(`"Listening on stdio\n", "\n\r\n  \t\n", "`+note+`\r\n", "{\"jsonrpc\":\n", "{}\n", "[]\n", "[1]\n", "\u001b[31mred\u001b[0m\n", "  `+note+`  \n", "`+note+`trailing\n", "null\n"`, 1, 2, 3)
 	call(t, up, `{"print":[`+print+`]}`).Result(t)
@@ -256,77 +234,19 @@ func TestLargeAnswers(t *testing.T) {
 			case o.Err != nil || !strings.Contains(o.Answer, fmt.Sprintf("larger than the limit of %d bytes", limit)) || !strings.Contains(o.Answer, "upstream_too_large"):
 				t.Errorf("the call ended with %.300q, %v, want an error that names the limit", o.Answer, o.Err)
 			}
-			if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"release"}`)}); err != nil {
-				t.Fatal(err)
-			}
+			adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"release"}`)
 			(<-other).Result(t)
 		})
 	}
-}
-
-// R-009: large requests pass too.
-func TestLargeRequest(t *testing.T) {
-	quiet(t)
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), &adaptertest.Client{})
-	text := strings.Repeat("x", scaletest.Of(2, 16)<<20-1000)
-	if got := call(t, up, `{"text":"`+text+`"}`).Result(t); !strings.Contains(got, text) {
-		t.Errorf("another text came back: %d bytes", len(got))
-	}
-}
-
-// A9: batches are for 2025-03-26 only, and understood all the same.
-func TestBatchFromTheServer(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	// The handshake's call was 1; those two are 2 and 3.
-	first := goCall(t, t.Context(), up, `{"then":"hang","say":[{"jsonrpc":"2.0","method":"ready"}]}`)
-	rest.WaitSaid(t, 1)
-	batch := `[{\"jsonrpc\":\"2.0\",\"id\":2,\"result\":{\"n\":12345678901234567890}}, 1, {\"jsonrpc\":\"2.0\",\"method\":\"note\"} ,{\"jsonrpc\":\"2.0\",\"id\":3,\"result\":{},\"error\":{}}]\n`
-	second := call(t, up, `{"then":"hang","print":["`+batch+`"]}`)
-	if got := (<-first).Result(t); got != `{"n":12345678901234567890}` {
-		t.Errorf("result = %s", got)
-	}
-	if !strings.Contains(second.Answer, "not a JSON-RPC message") {
-		t.Errorf("the call ended with %q, %v, want an error that says what is wrong", second.Answer, second.Err)
-	}
-	rest.WaitSaid(t, 2)
-}
-
-// What is JSON but no JSON-RPC message: an answer fails its call, a question
-// is refused, and a question's id is never taken for a call's.
-func TestInvalidMessages(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	cases := []struct{ name, line, want string }{
-		{"both", `{"jsonrpc":"2.0","id":"$id","result":{},"error":{"code":1,"message":"m"}}`, "not both"},
-		{"neither", `{"jsonrpc":"2.0","id":"$id"}`, "neither"},
-		{"no version", `{"id":"$id","result":{}}`, "jsonrpc must be"},
-		{"repeated", `{"jsonrpc":"2.0","id":"$id","result":{},"result":{}}`, "twice"},
-		{"an error of null", `{"jsonrpc":"2.0","id":"$id","error":null}`, "must be an object"},
-	}
-	var calls []<-chan adaptertest.Outcome // at once: each waits for a moment whether its answer comes after all
-	for _, c := range cases {
-		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang","say":[`+c.line+`]}`))
-	}
-	for i, c := range cases {
-		if o := <-calls[i]; o.Err != nil || !strings.Contains(o.Answer, c.want) || !strings.Contains(o.Answer, "upstream_invalid") || !strings.Contains(o.Answer, "server fake") {
-			t.Errorf("%s: the call ended with %q, %v, want an error with %q", c.name, o.Answer, o.Err, c.want)
-		}
-	}
-	// The call's id is 7, and so is the question's.
-	call(t, up, `{"print":["{\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\",\"params\":[]}\n"]}`).Result(t)
-	adaptertest.WaitServer(t, up, `"id":7,"error":{"code":-32600`)
 }
 
 // R-011: what a child writes to stderr is logged under its name, whatever it
 // is, and nothing else comes of it.
 func TestStderr(t *testing.T) {
 	quiet(t)
-	var log logged
+	var log adaptertest.Log
 	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.logger()}), rest)
+	up := adaptertest.Open(t, adapter(t, "server", conn.Options{Log: log.Logger()}), rest)
 	call(t, up, `{"log":"ERROR: it burns\r\n\n{\"jsonrpc\":\"2.0\",\"method\":\"note\"}\n`+strings.Repeat("x", 1<<20)+`\nunfinished"}`).Result(t)
 	eventually(t, "the long line is logged", func() bool { return strings.Contains(log.String(), "xxx") })
 	said := func() string { return up.(interface{ LastLines() string }).LastLines() }
@@ -348,26 +268,6 @@ func TestStderr(t *testing.T) {
 	}
 	if out := rest.Said(); len(out) > 0 {
 		t.Errorf("stderr was taken for stdout: %q", out)
-	}
-}
-
-// The child's environment is what the configuration says.
-func TestChildsEnvironment(t *testing.T) {
-	quiet(t)
-	t.Setenv("BRIDGE_TEST_SECRET", "hunter2")
-	a := adapter(t, "server", conn.Options{})
-	a.c.Env["TOKEN"] = "a=b c"
-	up := adaptertest.Open(t, a, &adaptertest.Client{})
-	var got []string
-	if err := json.Unmarshal([]byte(call(t, up, `{"environ":true}`).Result(t)), &got); err != nil {
-		t.Fatal(err)
-	}
-	slices.Sort(got)
-	if want, _ := environment(nil, a.c.Env); !slices.Equal(got, want) {
-		t.Errorf("environment = %q\nwant          %q", got, want)
-	}
-	if strings.Contains(strings.Join(got, "\n"), "hunter2") || !slices.Contains(got, "TOKEN=a=b c") {
-		t.Errorf("environment = %q, want TOKEN and not the bridge's secret", got)
 	}
 }
 
@@ -393,9 +293,7 @@ func TestOpenFails(t *testing.T) {
 			if said := "(exit status 3)\nits last lines on stderr:\n  starting\n  set FOO_KEY\n"; c.mode == "fails" && (!strings.Contains(err.Error(), said) || !strings.HasSuffix(err.Error(), "\nFOO_KEY is set here and was not passed: --env FOO_KEY, or env_pass: [FOO_KEY] in the file") || strings.Contains(bridge.Brief(err), "starting")) {
 				t.Errorf("Open: %v, want its stderr behind what has happened, and then the variable", err)
 			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v) though Open failed", gone)
-			}
+			rest.NoGone(t)
 		})
 	}
 	t.Run("no such program", func(t *testing.T) {
@@ -453,42 +351,36 @@ func TestOpenSilent(t *testing.T) {
 	}
 }
 
-// A server that hangs in initialize is ended in steps, and gone when
-// Open returns.
-func TestHungHandshake(t *testing.T) {
-	quiet(t)
-	ctx, cancel := context.WithTimeout(t.Context(), hasty)
-	defer cancel()
-	a := adapter(t, "silent", conn.Options{}) // ends with its stdin
-	a.c.StopStdin, a.c.StopTerm = time.Hour, time.Hour
-	_, err := a.Open(ctx, adaptertest.Caller(""), &adaptertest.Client{})
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Open: %v, want the context's error", err)
-	}
-}
-
-// R-187: kill -9 while calls are in flight.
+// R-187: kill -9 while calls are in flight, and a subscription of a modern server.
 func TestKilledChild(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	up := adaptertest.Open(t, adapter(t, "server", conn.Options{}), rest)
-	var calls []<-chan adaptertest.Outcome
-	for range 100 {
-		calls = append(calls, goCall(t, t.Context(), up, `{"then":"hang"}`))
-	}
-	call(t, up, `{}`).Result(t)
-	kill(t, up)
-	for _, c := range calls {
-		if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
-			t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
-		}
-	}
-	rest.WaitGone(t)
-	if err := up.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if gone := rest.Gones(); len(gone) != 1 {
-		t.Errorf("Gone was called %d times", len(gone))
+	for mode, from := range map[string]*bridge.Caller{"server": adaptertest.Caller(""), "modern server": adaptertest.ModernCaller()} {
+		t.Run(mode, func(t *testing.T) {
+			quiet(t)
+			rest := &adaptertest.Client{}
+			up := adaptertest.OpenFor(t, adapter(t, mode, conn.Options{}), from, rest)
+			var calls []<-chan adaptertest.Outcome
+			for range 50 {
+				for _, method := range []string{"m", "subscriptions/listen"} {
+					calls = append(calls, adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"then":"hang"}}`))
+				}
+			}
+			call(t, up, `{}`).Result(t)
+			kill(t, up)
+			for _, c := range calls {
+				if o := <-c; !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (") {
+					t.Errorf("a call ended with %q, %v, want that its process has ended", o.Answer, o.Err)
+				}
+			}
+			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrLost) {
+				t.Errorf("Gone(%v), want ErrLost", err)
+			}
+			if err := up.Close(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if gone := rest.Gones(); len(gone) != 1 {
+				t.Errorf("Gone was called %d times", len(gone))
+			}
+		})
 	}
 }
 
@@ -544,20 +436,6 @@ func TestChildThatClosesItsOutput(t *testing.T) {
 	up := adaptertest.Open(t, a, rest)
 	o := call(t, up, `{"mute":true}`)
 	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "it closed its output") {
-		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
-	}
-	rest.WaitGone(t)
-}
-
-// The child has ended: a grandchild that holds its output delays no call.
-func TestGrandchildHoldsTheOutput(t *testing.T) {
-	quiet(t)
-	rest := &adaptertest.Client{}
-	a := adapter(t, "server", conn.Options{})
-	a.c.StopStdin = hasty
-	up := adaptertest.Open(t, a, rest)
-	o := call(t, up, `{"leave":true}`)
-	if !errors.Is(o.Err, bridge.ErrLost) || !strings.Contains(o.Err.Error(), "its process has ended (exit status 5)") {
 		t.Errorf("the call ended with %q, %v", o.Answer, o.Err)
 	}
 	rest.WaitGone(t)
@@ -659,35 +537,123 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// Connections that are opened and ended in every way leave nothing.
-func TestManyConnections(t *testing.T) {
+func init() { children["halves"] = halves }
+
+// halves is the server of adaptertest.Intake.
+func halves() {
+	rest := ""
+	for in := bufio.NewReader(os.Stdin); ; {
+		line, err := in.ReadBytes('\n')
+		if err != nil {
+			return
+		}
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params struct{ Name string }
+		}
+		_ = json.Unmarshal(line, &m)
+		first, second := adaptertest.Halves(string(m.ID))
+		switch {
+		case m.Method == "initialize":
+			fmt.Printf(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{}}}`+"\n", m.ID)
+		case m.Method == adaptertest.Rest:
+			fmt.Println(rest)
+		case bytes.Contains(line, []byte("halves")):
+			fmt.Print(first)
+			rest = second
+		case m.Method == "tools/call":
+			fmt.Println(first + second)
+		}
+	}
+}
+
+func TestLinesUnderWay(t *testing.T) {
 	quiet(t)
-	var all sync.WaitGroup
-	gate := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
-	for i := range scaletest.Of(12, 40) {
-		all.Go(func() {
-			gate <- struct{}{}
-			defer func() { <-gate }()
-			up, err := adapter(t, "server", conn.Options{}).Open(context.Background(), adaptertest.Caller(""), &adaptertest.Client{})
-			if err != nil {
+	adaptertest.Intake(t, adapter(t, "halves", conn.Options{Era: "legacy"}))
+}
+
+// startAhead starts a child before anybody connects, and returns what comes of it.
+func startAhead(t *testing.T, ctx context.Context, a *Adapter) (c *child, over <-chan error) {
+	t.Helper()
+	came := make(chan error, 1)
+	go func() { came <- a.StartAhead(ctx, done()) }()
+	eventually(t, "the child is there", func() bool { return a.ahead.Load() != nil })
+	e := a.ahead.Load()
+	<-e.launched
+	return e.u, came
+}
+
+// The first connection uses the child that was started ahead, and has a handshake of its
+// own; the next one has a child of its own, too.
+func TestStartAhead(t *testing.T) {
+	quiet(t)
+	a := adapter(t, "server", conn.Options{})
+	u, over := startAhead(t, t.Context(), a)
+	from := *adaptertest.Caller("")
+	from.Header = http.Header{"TOKEN": {"x"}} // stands in the environment
+	for i, c := range []struct {
+		from *bridge.Caller
+		want bool
+	}{{&from, false}, {adaptertest.Caller(""), true}, {adaptertest.Caller(""), false}} {
+		up, err := a.Open(t.Context(), c.from, &adaptertest.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		call(t, up, `{}`).Result(t)
+		if up.(*child).Pid() == u.Pid() != c.want {
+			t.Errorf("connection %d: the child that was started ahead is used: %t, want %t", i, !c.want, c.want)
+		}
+		if err := up.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := <-over; err != nil {
+		t.Error(err)
+	}
+}
+
+// Whichever comes first, the first connection and StartAhead start one child together.
+func TestStartAheadOnce(t *testing.T) {
+	quiet(t)
+	for range 10 {
+		var log bytes.Buffer
+		a := adapter(t, "server", conn.Options{Log: slog.New(slog.NewTextHandler(&log, nil))})
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := a.StartAhead(t.Context(), done()); err != nil {
 				t.Error(err)
-				return
-			}
-			pending := goCall(t, context.Background(), up, `{"then":"hang"}`)
-			ctx := context.Background()
-			switch i % 3 {
-			case 0:
-				kill(t, up)
-			case 1:
-				ctx = done()
-			}
-			if err := up.Close(ctx); err != nil {
-				t.Error(err)
-			}
-			if o := <-pending; o.Err == nil {
-				t.Errorf("the call was answered: %q", o.Answer)
 			}
 		})
+		up, err := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := up.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if n := strings.Count(log.String(), "child started"); n != 1 {
+			t.Errorf("%d children, want one:\n%s", n, log.String())
+		}
 	}
-	all.Wait()
+}
+
+// An unused child is stopped; the end of one that exits by itself has the reason.
+func TestStartAheadInVain(t *testing.T) {
+	quiet(t)
+	ctx, stop := context.WithCancel(t.Context())
+	c, over := startAhead(t, ctx, adapter(t, "silent", conn.Options{}))
+	stop()
+	if err := <-over; err != nil || !c.p.hasExited() {
+		t.Errorf("%v, ended: %t", err, c.p.hasExited())
+	}
+	a := adapter(t, "fails", conn.Options{})
+	err := a.StartAhead(t.Context(), done())
+	if err == nil || !strings.Contains(err.Error(), "its process has ended (exit status 3)") || !strings.HasSuffix(err.Error(), "\n  set FOO_KEY") {
+		t.Errorf("StartAhead: %v, want the state and its stderr", err)
+	}
+	if _, again := a.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{}); bridge.Brief(again) != bridge.Brief(err) {
+		t.Errorf("Open: %v, want what was said before, which the log does not repeat", again)
+	}
 }

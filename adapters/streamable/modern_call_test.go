@@ -21,63 +21,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
-
-// What is said before the answer makes a stream at once, without event ids; the answer ends it (R-093, R-155; B6).
-func TestModernStream(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		r := m.send(modernCallBody(`"s"`, "steps", `{"n":3}`)).Wait()
-		if r.Status() != 200 || r.Header("Content-Type") != "text/event-stream" || r.Header("X-Accel-Buffering") != "no" {
-			t.Errorf("status %d, type %q, X-Accel-Buffering %q", r.Status(), r.Header("Content-Type"), r.Header("X-Accel-Buffering"))
-		}
-		e := r.Events()
-		if len(e) != 4 {
-			t.Fatalf("got %+v, want 3 reports and the answer", e)
-		}
-		for i, e := range e[:3] {
-			if gjson.Get(e.Data, "params.progressToken").Raw != `"tok"` || gjson.Get(e.Data, "params.progress").Int() != int64(i+1) || e.ID != "" {
-				t.Errorf("report %d = %+v", i, e)
-			}
-		}
-		if !strings.HasPrefix(e[3].Data, `{"jsonrpc":"2.0","id":"s","result":{"resultType":"complete"`) || e[3].ID != "" {
-			t.Errorf("the answer = %+v", e[3])
-		}
-		if e := m.send(strings.Replace(modernCallBody("1", "log", "{}"), `"_meta":{`, `"_meta":{"io.modelcontextprotocol/logLevel":"info",`, 1)).Wait().Events(); len(e) != 2 || gjson.Get(e[0].Data, "method").Str != "notifications/message" {
-			t.Errorf("log = %+v", e)
-		}
-	})
-}
-
-// An answer that takes long: a stream after a second, with comments while nothing is said (R-093).
-func TestModernHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newModernRig(t, gateway.Options{}, Options{Heartbeat: 5 * time.Second})
-		for _, body := range []string{modernCallBody("1", "wait", "{}"), modernBody("2", listen, `"notifications":{}`)} {
-			r := m.send(body)
-			wiretest.Advance(1001 * time.Millisecond)
-			synctest.Wait()
-			if r.Status() != 200 || r.Header("Content-Type") != "text/event-stream" {
-				t.Fatalf("after a second: %d %q", r.Status(), r.Header("Content-Type"))
-			}
-			r.Take()
-			for i := range 3 {
-				wiretest.Advance(5 * time.Second)
-				synctest.Wait()
-				if got := r.Take(); got != ": ping\n\n" {
-					t.Errorf("beat %d = %q", i, got)
-				}
-			}
-			if m.m.Answer(`{"resultType":"complete","content":[]}`) {
-				if e := r.Wait().Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"id":1,"result"`) {
-					t.Errorf("the answer = %+v", e)
-				}
-			}
-			r.Leave()
-		}
-	})
-}
 
 // A client that breaks its connection has its request cancelled, whatever stage it is at (R-091), and nothing is left of it.
 func TestModernCancel(t *testing.T) {
@@ -116,68 +61,8 @@ func TestModernCancel(t *testing.T) {
 	}
 }
 
-// A client that has ended its half of the connection has gone too: nothing is said to it any more (R-092).
-func TestModernHalfClosed(t *testing.T) {
-	m := newModernRig(t, gateway.Options{}, Options{})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.d.Serve("fake", w, r) })}
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(l) }()
-	defer func() { _ = srv.Close(); <-served }()
-	for _, body := range []string{modernCallBody("1", "linger", "{}"), modernBody("1", listen, `"notifications":{"toolsListChanged":true}`)} {
-		conn, err := net.Dial("tcp", l.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		head := ""
-		for h := range slices.Chunk(modernHeaders(body), 2) {
-			head += h[0] + ": " + h[1] + "\r\n"
-		}
-		_, _ = fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%sContent-Length: %d\r\n\r\n%s", head, len(body), body)
-		buf := make([]byte, 4<<10)
-		n, err := conn.Read(buf) // it has begun
-		if err != nil || !bytes.Contains(buf[:n], []byte("200 OK")) {
-			t.Fatalf("%.200q, %v", buf[:n], err)
-		}
-		_ = conn.(*net.TCPConn).CloseWrite()
-		rest, _ := io.ReadAll(conn)
-		if bytes.Contains(rest, []byte(`"id":1`)) {
-			t.Errorf("an answer after the end: %q", rest)
-		}
-		_ = conn.Close()
-	}
-	m.d.Close() // no subscription is left
-	if got := m.m.Cancelled(); len(got) != 2 {
-		t.Errorf("cancelled %q, want both", got)
-	}
-}
-
-// A notification of the era cancels nothing, least of all what another client has under the same id (R-183).
-func TestModernCancelledNotification(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		call := m.send(modernCallBody("1", "wait", "{}"))
-		synctest.Wait()
-		note := `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`
-		for _, body := range []string{note, strings.Replace(note, "1}", "1,"+modernMeta+"}", 1)} {
-			if r := m.Do("POST", "/mcp", body, versionHeader, "2026-07-28", "Mcp-Method", "notifications/cancelled").Wait(); r.Status() != 202 || r.Body() != "" {
-				t.Errorf("%s = %d %q", body, r.Status(), r.Body())
-			}
-		}
-		if got := m.m.Cancelled(); len(got) > 0 {
-			t.Errorf("cancelled %q", got)
-		}
-		m.m.Answer(`{"resultType":"complete"}`)
-		if body := call.Wait().Body(); !strings.Contains(body, `"id":1,"result"`) {
-			t.Errorf("the call = %q", body)
-		}
-	})
-}
-
 // A subscription: the acknowledgement first, everything with its id, and the closing result when the bridge stops
-// (R-142, R-143, R-145, R-146).
+// (R-142, R-143, R-145, R-146). While the bridge stops, what is new is refused with its id, in both eras.
 func TestModernListen(t *testing.T) {
 	runModern(t, func(t *testing.T, m *modernRig) {
 		const filter = `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["file:///a"]}`
@@ -188,6 +73,7 @@ func TestModernListen(t *testing.T) {
 		}
 		synctest.Wait()
 		wiretest.Advance(time.Hour)
+		c := m.begin("2025-11-25")
 		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
 		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"file:///a","_meta":{"x":1}}}`)
 		synctest.Wait()
@@ -209,48 +95,18 @@ func TestModernListen(t *testing.T) {
 				t.Errorf("%s: the closing result = %s", id, last)
 			}
 		}
-		if r := m.send(modernBody("8", listen, filter)).Wait(); r.Status() != 503 || !strings.Contains(r.Body(), `"id":8`) || r.Header("Retry-After") == "" {
-			t.Errorf("after that = %d %s", r.Status(), r.Body())
-		}
-		if r := m.send(modernCallBody("9", "echo", "1")).Wait(); r.Status() != 503 || !strings.Contains(r.Body(), `"id":9`) || r.Header("Retry-After") == "" {
-			t.Errorf("a call after that = %d %s", r.Status(), r.Body())
-		}
-	})
-}
-
-// Subscriptions get only the events that they ask for, and do not disturb others when they end (R-150).
-func TestModernListenLeaves(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		const filter = `"notifications":{"toolsListChanged":true}`
-		one, other := m.send(modernBody("1", listen, filter)), m.send(modernBody("1", listen, filter))
-		synctest.Wait()
-		one.Leave()
-		synctest.Wait()
-		m.m.Say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		synctest.Wait()
-		if e := other.Events(); len(e) != 2 || len(one.Events()) != 1 {
-			t.Errorf("the other has %+v", e)
-		}
-		other.Leave()
-	})
-}
-
-// Answers of all sizes, as JSON and as a stream, with the digits and members that the server has sent (R-003, R-006).
-func TestModernLarge(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		for _, n := range []int{0, copied, 64 << 10, scaletest.Of(1, 8) << 20} {
-			r := m.send(modernCallBody("1", "large", fmt.Sprintf(`{"n":%d}`, n))).Wait()
-			if want := `"large":"` + strings.Repeat("x", n) + `"`; r.Header("Content-Type") != "application/json" || !strings.Contains(r.Body(), want) {
-				t.Errorf("large %d: %q, %d bytes", n, r.Header("Content-Type"), len(r.Body()))
+		for name, r := range map[string]*wiretest.Reply{
+			"a subscription": m.send(modernBody("8", listen, filter)),
+			"a call":         m.send(modernCallBody("8", "echo", "1")),
+			"a legacy call":  c.call("8", "echo", "{}"),
+			"a session":      m.Do("POST", "/mcp", strings.Replace(fmt.Sprintf(initialize, "2025-11-25"), `"id":0`, `"id":8`, 1)),
+		} {
+			if r.Wait(); r.Status() != 503 || !strings.Contains(r.Body(), `"id":8,"error"`) || r.Header("Retry-After") == "" {
+				t.Errorf("%s after that = %d %s, want 503 with the id", name, r.Status(), r.Body())
 			}
-			args := fmt.Sprintf(`{"n":12345678901234567890,"pad":"%s"}`, strings.Repeat("y", n))
-			if r := m.send(modernCallBody("1", "echo", args)).Wait(); !strings.Contains(r.Body(), args) {
-				t.Errorf("echo %d: %d %d bytes", n, r.Status(), len(r.Body()))
-			}
-			late := m.send(modernCallBody("1", "late", `{"after":"2s","pad":"`+strings.Repeat("z", n)+`"}`)).Wait()
-			if e := late.Events(); len(e) != 1 || !strings.Contains(e[0].Data, `"late":true`) {
-				t.Errorf("late %d: %+v", n, e)
-			}
+		}
+		if r := c.post(`{"jsonrpc":"2.0","id":1,"method":"ping"}`).Wait(); r.Status() != 200 {
+			t.Errorf("a ping after that = %d", r.Status())
 		}
 	})
 }
@@ -304,66 +160,55 @@ func (c *counted) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A connection serves further requests after each kind of response, however late: no deadline is left on it.
-func TestModernKeepAlive(t *testing.T) {
+// Clients of both eras at one URL, with the same ids at the same time, get their own answers (R-001, R-004, R-094).
+func TestSameIDs(t *testing.T) {
 	runModern(t, func(t *testing.T, m *modernRig) {
-		client := &http.Client{Transport: &http.Transport{MaxConnsPerHost: 1,
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return m.Dial(), nil }}}
+		want := map[*wiretest.Reply]string{}
+		for i := range 8 {
+			c := m.begin("2025-06-18")
+			for _, id := range []string{"1", `"1"`, "0"} {
+				mine := fmt.Sprintf(`{"client":%d,"id":%s}`, i, id)
+				want[c.call(id, "echo", mine)] = `"id":` + id + `,"result":{"echo":` + mine
+				want[m.send(modernCallBody(id, "echo", mine))] = `"structuredContent":` + mine
+			}
+		}
+		for r, want := range want {
+			if got := r.Wait().Body(); !strings.Contains(got, want) {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+	})
+}
+
+// A kept connection works after each kind of response, however late: no deadline is left on it.
+func TestKeepAlive(t *testing.T) {
+	runModern(t, func(t *testing.T, m *modernRig) {
+		c := m.begin("2025-06-18")
+		client := &http.Client{Transport: &http.Transport{
+			MaxConnsPerHost: 1,
+			DialContext:     func(context.Context, string, string) (net.Conn, error) { return m.Dial(), nil },
+		}}
 		defer client.CloseIdleConnections()
-		for _, body := range []string{modernCallBody("1", "echo", "1"), modernCallBody("1", "log", "{}"), modernCallBody("1", "large", `{"n":100000}`), modernBody("1", "ping", ""), modernCallBody("1", "echo", "1")} {
-			req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
-			req.Header.Set("Content-Type", "application/json")
-			for h := range slices.Chunk(modernHeaders(body), 2) {
-				req.Header.Set(h[0], h[1])
+		for _, tool := range []string{"log", "large", "echo", "log", "echo"} {
+			args := `{"n":100000}`
+			modern := modernCallBody("1", tool, args)
+			for body, header := range map[string][]string{call("1", tool, args): {sessionHeader, c.id}, modern: modernHeaders(modern)} {
+				req, _ := http.NewRequest("POST", "http://127.0.0.1/mcp", strings.NewReader(body))
+				req.Header.Set("Content-Type", "application/json")
+				for h := range slices.Chunk(header, 2) {
+					req.Header.Set(h[0], h[1])
+				}
+				resp, err := client.Do(req)
+				if err != nil {
+					t.Fatalf("%s: %v", body, err)
+				}
+				text, err := io.ReadAll(resp.Body)
+				_ = resp.Body.Close()
+				if err != nil || !bytes.Contains(text, []byte(`"id":1,"result"`)) {
+					t.Errorf("%s: %v %.100s", body, err, text)
+				}
+				wiretest.Advance(10 * time.Minute)
 			}
-			resp, err := client.Do(req)
-			if err != nil {
-				t.Fatalf("%s: %v", body, err)
-			}
-			text, err := io.ReadAll(resp.Body)
-			resp.Body.Close()
-			if err != nil || !bytes.Contains(text, []byte(`"id":1`)) {
-				t.Errorf("%s: %v %.100s", body, err, text)
-			}
-			wiretest.Advance(10 * time.Minute)
-		}
-	})
-}
-
-// What the bridge has no room for is refused with the request's id (R-178, R-184).
-func TestModernCounts(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		var all []*wiretest.Reply
-		for range 600 { // more than one principal may have; without access rules there is none
-			all = append(all, m.send(modernCallBody("1", "wait", "{}")))
-		}
-		for range 40 {
-			all = append(all, m.send(modernBody("1", listen, `"notifications":{}`)))
-		}
-		synctest.Wait()
-		if r := m.send(modernCallBody("2", "echo", "1")).Wait(); r.Status() != 200 {
-			t.Errorf("one more = %d %s", r.Status(), r.Body())
-		}
-		for _, r := range all {
-			r.Leave()
-		}
-		synctest.Wait()
-	})
-}
-
-// Clients of both eras at one URL, with the same ids at the same time (R-004, R-094).
-func TestBothEras(t *testing.T) {
-	runModern(t, func(t *testing.T, m *modernRig) {
-		c := m.begin("2025-11-25")
-		old, young, again := c.call("1", "echo", `{"era":"old"}`), m.send(modernCallBody("1", "echo", `{"era":"young"}`)), m.send(modernCallBody("1", "echo", `{"era":"other"}`))
-		if got := old.Wait().Body(); got != `{"jsonrpc":"2.0","id":1,"result":{"echo":{"era":"old"}}}` {
-			t.Errorf("old = %s", got)
-		}
-		if got := young.Wait().Body(); !strings.Contains(got, `"structuredContent":{"era":"young"}`) {
-			t.Errorf("young = %s", got)
-		}
-		if got := again.Wait().Body(); !strings.Contains(got, `"structuredContent":{"era":"other"}`) {
-			t.Errorf("another = %s", got)
 		}
 	})
 }
@@ -410,4 +255,125 @@ func (k *keeper) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message,
 		k.kept <- r.Keep()
 	}
 	return k.Modern.Call(ctx, r)
+}
+
+// unread makes a request on a connection whose client does not read.
+func (m *modernRig) unread(body string) net.Conn {
+	conn := m.Dial()
+	writePost(conn, body, modernHeaders(body))
+	return conn
+}
+
+// A client that does not read: its events are bounded and coalesced, a subscription that would miss events ends,
+// and its connection is given up in the end (R-178, D0.11).
+func TestModernUnread(t *testing.T) {
+	updated := func(uri string) string {
+		return fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":%q}}`, uri)
+	}
+	subscribe := modernBody("1", listen, `"notifications":{"resourceSubscriptions":["file:///"]}`)
+	for name, play := range map[string]func(t *testing.T, m *modernRig){
+		"coalesced": func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
+			synctest.Wait()
+			for i := range 5000 {
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i%300)))
+			}
+			go func() { wiretest.Advance(time.Second); m.g.Close(t.Context()) }()
+			text, _ := io.ReadAll(conn)
+			e := strings.Split(string(text), "\n\n")
+			if n := len(e); n < 300 || n > 700 || !strings.Contains(e[0], "acknowledged") || !strings.Contains(e[n-2], `"resultType":"complete"`) {
+				t.Errorf("%d events, from %q to %q", n, e[0], e[max(n-2, 0)])
+			}
+			for i := range 300 {
+				if !bytes.Contains(text, []byte(fmt.Sprintf(`"uri":"file:///%d"`, i))) {
+					t.Errorf("nothing of %d", i)
+				}
+			}
+		},
+		"tasks": func(t *testing.T, m *modernRig) {
+			var ids []string
+			for i := range 250 {
+				ids = append(ids, fmt.Sprintf(`"t%d"`, i))
+			}
+			conn := m.unread(modernBody("1", listen, `"notifications":{"taskIds":[`+strings.Join(ids, ",")+`],"resourceSubscriptions":["file:///"]}`))
+			synctest.Wait()
+			for i := range 5000 {
+				m.m.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/tasks","params":{"taskId":"t%d","n":%d}}`, i%250, i))
+			}
+			for i := range 300 {
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i)))
+			}
+			go func() { wiretest.Advance(time.Second); m.g.Close(t.Context()) }()
+			text, _ := io.ReadAll(conn)
+			if n := bytes.Count(text, []byte("\n\n")); n > 900 {
+				t.Errorf("%d events", n)
+			}
+			for i := range 250 {
+				if !bytes.Contains(text, []byte(fmt.Sprintf(`"taskId":"t%d","n":%d`, i, 4750+i))) {
+					t.Errorf("the last of task %d is missing", i)
+				}
+			}
+		},
+		"too much": func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
+			defer conn.Close()
+			synctest.Wait()
+			for i := range 100 {
+				m.m.Say(updated(fmt.Sprintf("file:///%d", i) + strings.Repeat("x", 128<<10)))
+			}
+			synctest.Wait()
+			if m.m.Listens() != 0 {
+				t.Error("the subscription goes on though it misses what it waits for")
+			}
+			wiretest.Advance(time.Minute)
+			synctest.Wait()
+			m.d.mu.RLock()
+			defer m.d.mu.RUnlock()
+			if n := len(m.d.listening); n > 0 {
+				t.Errorf("%d connections are left", n)
+			}
+		},
+		"for good": func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
+			defer conn.Close()
+			synctest.Wait()
+			wiretest.Advance(time.Minute) // a beat, and the time to write it
+			synctest.Wait()
+			if got := m.m.Cancelled(); len(got) != 1 {
+				t.Errorf("cancelled %q", got)
+			}
+		},
+		"at the end": func(t *testing.T, m *modernRig) {
+			conn := m.unread(subscribe)
+			defer conn.Close()
+			synctest.Wait()
+			began := time.Now()
+			m.g.Close(t.Context())
+			m.d.Close()
+			if took := time.Since(began); took > breakAfter {
+				t.Errorf("Close took %v", took)
+			}
+		},
+		"progress": func(t *testing.T, m *modernRig) {
+			conn := m.unread(modernCallBody("1", "flood", `{"n":150,"bytes":50000}`)) // 7.5 MB
+			synctest.Wait()
+			go func() { _ = conn.SetReadDeadline(time.Now().Add(5 * time.Second)) }()
+			text, _ := io.ReadAll(conn)
+			if len(text) > 6<<20 || !strings.Contains(string(text), `"progress":150,`) || !strings.Contains(string(text), `"id":1,"result"`) {
+				t.Errorf("%d bytes, ending in %q", len(text), text[max(0, len(text)-200):])
+			}
+			_ = conn.Close()
+		},
+		"answer": func(t *testing.T, m *modernRig) {
+			conn := m.unread(modernCallBody("1", "large", `{"n":262144}`))
+			synctest.Wait()
+			wiretest.Advance(40 * time.Second)
+			if text, _ := io.ReadAll(conn); len(text) > 256<<10 {
+				t.Errorf("%d bytes could be read still", len(text))
+			}
+			_ = conn.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) { runModern(t, play) })
+	}
 }

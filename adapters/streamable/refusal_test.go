@@ -1,15 +1,12 @@
 package streamable
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"testing/synctest"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge/filter"
@@ -122,58 +119,4 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		}
 		check("one too many in all", begin("q"), 503, "5", "the bridge is at its limit of sessions (max_sessions)")
 	})
-}
-
-// What the Go SDK's client makes of refusals is why calls of sessions are answered with 200: on another status it goes on with
-// the session, and drops what was said. (Those of the TypeScript SDK, 1.32 and 2.4, go on too: their error is no JSON-RPC one
-// and has no data; the body stands in its text.)
-func TestRefusalsSDK(t *testing.T) {
-	h := newRig(t, &wiretest.Server{}, gateway.Options{Servers: []gateway.ServerOptions{{ServerSettings: gateway.ServerSettings{Limits: limits.Options{Rate: limits.Rate{PerSecond: 1.0 / 3600, Burst: 1}}}}}}, Options{})
-	status := 0 // in place of the bridge's own
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if namesModern(r.Header) { // the client is to have a session
-			http.Error(w, "", http.StatusNotFound)
-			return
-		}
-		if status != 0 && r.Method == http.MethodPost {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(status)
-			var m struct{ ID json.RawMessage }
-			_ = json.NewDecoder(r.Body).Decode(&m)
-			_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"the limit is here"}}`, m.ID)
-			return
-		}
-		h.d.Serve("fake", w, r)
-	}))
-	defer site.Close()
-	hc := &http.Client{Transport: &http.Transport{}}
-	defer hc.CloseIdleConnections()
-	s, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(),
-		&mcp.StreamableClientTransport{Endpoint: site.URL, HTTPClient: hc, DisableStandaloneSSE: true}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	echo := func() error {
-		_, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{}})
-		return err
-	}
-	for _, refused := range []int{429, 503} {
-		status = refused
-		if err := echo(); err == nil || strings.Contains(err.Error(), "the limit is here") {
-			t.Errorf("the client reads what comes with %d: %v", refused, err)
-		}
-	}
-	status = 0
-	if err := echo(); err != nil {
-		t.Errorf("the session is lost: %v", err)
-	}
-	for range 2 {
-		if err := echo(); err == nil || !strings.Contains(err.Error(), "it may be called 1/h (limits: rate); try again in ") {
-			t.Errorf("too often: %v", err)
-		}
-	}
-	if _, err := s.ListTools(t.Context(), nil); err != nil && !strings.Contains(err.Error(), "method") {
-		t.Errorf("after that: %v", err)
-	}
 }

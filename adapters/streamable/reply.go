@@ -164,9 +164,9 @@ func refusedStatus(err error) int {
 
 // sessionStatus returns the HTTP status for an answer to a call of a session. For a temporary
 // refusal it returns 200, so that the model gets the limit and the time of the next try. With 429
-// or 503, the Go SDK would not read the body, and the TypeScript SDK would show it as raw text (see
-// TestRefusalsSDK). It returns 503 if the bridge stops and 403 for a forbidden server, since these
-// concern the client and not the model.
+// or 503, the client of the Go SDK does not read the body, and the client of the TypeScript SDK (1.32
+// and 2.4) shows it as raw text. It returns 503 if the bridge stops and 403 for a forbidden server,
+// since these concern the client and not the model.
 func sessionStatus(err error) int {
 	status := refusedStatus(err)
 	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable && !errors.Is(err, bridge.ErrShutdown) {

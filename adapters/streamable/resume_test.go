@@ -52,10 +52,7 @@ func TestResume(t *testing.T) {
 							r.s.Answer("{}")
 						}
 						second.Wait()
-						var got []string
-						for _, e := range second.Events() {
-							got = append(got, e.Data)
-						}
+						got := datas(second)
 						var want []string
 						last := steps
 						if !over {
@@ -155,30 +152,6 @@ func TestResumedStreamIsKept(t *testing.T) {
 			t.Errorf("behind a forgotten event of a GET: %d %+v, want a live stream (R-186)", fourth.Status(), fourth.Events())
 		}
 		fourth.Leave()
-	})
-}
-
-// A reader that takes over gets the next event at once: the one before it takes none away.
-func TestTakeOver(t *testing.T) {
-	run(t, func(t *testing.T, r *rig) {
-		c := r.begin("2025-06-18")
-		get := c.get()
-		synctest.Wait()
-		r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":0}}`)
-		synctest.Wait()
-		last := get.Events()[0].ID
-		for i := range 50 {
-			next := c.get("Last-Event-ID", last)
-			r.s.Say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/message","params":{"n":%d}}`, i+1))
-			get.Wait()
-			synctest.Wait()
-			events := next.Events()
-			if len(events) != 1 || !strings.Contains(events[0].Data, fmt.Sprintf(`"n":%d`, i+1)) {
-				t.Fatalf("reader %d got %+v, want one message with n %d", i, events, i+1)
-			}
-			get, last = next, events[0].ID
-		}
-		get.Leave()
 	})
 }
 
@@ -283,6 +256,65 @@ func TestEndUnderAStreamNobodyReads(t *testing.T) {
 		r.g.Close(t.Context())
 		if took := time.Since(began); took > 2*breakAfter {
 			t.Errorf("the end took %v", took)
+		}
+	})
+}
+
+// The history for Last-Event-ID counts among the bytes in flight, and goes first
+// when room is needed: clients that read get all their answers, however many there
+// are, and what has gone is said to be unknown.
+func TestHistoryMakesRoom(t *testing.T) {
+	const limit, size, sessions = 2 << 20, 512 << 10, 10
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, &wiretest.Server{}, gateway.Options{MaxBytes: limit}, Options{})
+		text := `{"large":"` + strings.Repeat("x", size) + `"}`
+		var clients []*client
+		var before []string // the event before the answer
+		ask := func(c *client) *wiretest.Reply {
+			a := c.call("1", "wait", "{}")
+			synctest.Wait()
+			r.s.Say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":1}}`)
+			synctest.Wait()
+			return a
+		}
+		for i := range sessions {
+			c := r.begin("2025-11-25")
+			a := ask(c)
+			before = append(before, a.Events()[1].ID)
+			r.s.Answer(text)
+			if a.Wait(); !strings.Contains(a.Body(), text) {
+				t.Errorf("session %d: the answer has not come", i)
+			}
+			if n := r.g.Totals().Bytes; n < size || n > limit {
+				t.Errorf("%d bytes are under way after %d answers, want at least one answer, and no more than %d", n, i+1, limit)
+			}
+			clients = append(clients, c)
+		}
+		resume := func(i, status int, with string) {
+			t.Helper()
+			if r := clients[i].get("Last-Event-ID", before[i]).Wait(); r.Status() != status || !strings.Contains(r.Body(), with) {
+				t.Errorf("session %d: %d, %.200q", i, r.Status(), r.Body())
+			}
+		}
+		resume(0, 400, "dropped for lack of room")
+		resume(sessions-1, 200, text)
+
+		// A client that left before its answer came may come back for it, as long as
+		// there is room; who has got an answer gives way before it.
+		c := r.begin("2025-11-25")
+		a := ask(c)
+		id := a.Events()[1].ID
+		a.Leave()
+		synctest.Wait()
+		r.s.Answer(text)
+		synctest.Wait()
+		for range 2 {
+			a := ask(r.begin("2025-11-25"))
+			r.s.Answer(text)
+			a.Wait()
+		}
+		if r := c.get("Last-Event-ID", id).Wait(); r.Status() != 200 || !strings.Contains(r.Body(), text) {
+			t.Errorf("what was not read yet has gone before what was: %d, %.200q", r.Status(), r.Body())
 		}
 	})
 }

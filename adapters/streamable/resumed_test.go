@@ -188,28 +188,25 @@ func TestStreamNotTaken(t *testing.T) {
 	})
 }
 
-// faulty is a store that is out of reach while err is set.
-type faulty struct {
+// hooked is a store that calls before ahead of each Take, and fails with its error.
+type hooked struct {
 	replay.Store
-	err error
+	before func() error
 }
 
-func (f *faulty) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
-	if f.err != nil {
-		return replay.Taken{}, f.err
+func (h *hooked) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
+	if err := h.before(); err != nil {
+		return replay.Taken{}, err
 	}
-	return f.Store.Take(ctx, session, stream, seq, mark)
+	return h.Store.Take(ctx, session, stream, seq, mark)
 }
 
 // A client that comes back while the store is away gets 503 to try again, and not that its
 // stream is forgotten (S-027). A stream for what belongs to no call begins anew.
 func TestStreamOutOfReach(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
-		store := &faulty{}
-		i.over = func(s replay.Store) replay.Store {
-			store.Store = s
-			return store
-		}
+		var away error
+		i.over = func(s replay.Store) replay.Store { return &hooked{s, func() error { return away }} }
 		a, b := i.start("a"), i.start("b")
 		one := a.begin("2025-11-25")
 		call := one.call("7", "steps", `{"n":3}`).Wait()
@@ -218,7 +215,7 @@ func TestStreamOutOfReach(t *testing.T) {
 		a.s.Say(said)
 		synctest.Wait()
 		two := i.adopt(b, "b", one.id)
-		store.err = session.ErrUnavailable
+		away = session.ErrUnavailable
 		id := call.Events()[1].ID
 		if r := two.get("Last-Event-ID", id).Wait(); r.Status() != 503 || r.Header("Retry-After") != "2" || !strings.Contains(r.Body(), `"bridge":"unavailable"`) {
 			t.Errorf("without the store: %d %q %s", r.Status(), r.Header("Retry-After"), r.Body())
@@ -228,7 +225,7 @@ func TestStreamOutOfReach(t *testing.T) {
 		if anew.Status() != 200 || anew.Over() {
 			t.Errorf("a stream for what belongs to no call: %d", anew.Status())
 		}
-		store.err = nil
+		away = nil
 		if got := datas(two.get("Last-Event-ID", id).Wait()); !slices.Equal(got, datas(call)[2:]) {
 			t.Errorf("with it again: %q, want %q", got, datas(call)[2:])
 		}
@@ -238,26 +235,18 @@ func TestStreamOutOfReach(t *testing.T) {
 	})
 }
 
-// together is a store that answers when so many have asked.
-type together struct {
-	replay.Store
-	all sync.WaitGroup
-}
-
-func (t *together) Take(ctx context.Context, session, stream string, seq, mark int64) (replay.Taken, error) {
-	t.all.Done()
-	t.all.Wait()
-	return t.Store.Take(ctx, session, stream, seq, mark)
-}
-
 // Two requests that take a stream at once have it once: what the slower one has read takes
 // no room. The rig says so if it does.
 func TestStreamTakenAtOnce(t *testing.T) {
 	several(t, func(t *testing.T, i *instances) {
 		i.over = func(s replay.Store) replay.Store {
-			both := &together{Store: s}
-			both.all.Add(2)
-			return both
+			var both sync.WaitGroup
+			both.Add(2)
+			return &hooked{s, func() error {
+				both.Done()
+				both.Wait()
+				return nil
+			}}
 		}
 		r, b := i.start("a"), i.start("b")
 		one := r.begin("2025-11-25")

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
@@ -16,16 +15,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// cuts is a server whose streams break after so many bytes. Each call says at
-// which.
-type cuts struct {
-	*script
-	ids bool
-}
-
-func (c *cuts) event(id string, n int) string {
+// cutEvent is event n of the stream of a call: 0 primes, 1 and 2 report progress, and 3 has the answer.
+func cutEvent(ids bool, id string, n int) string {
 	text := ""
-	if c.ids {
+	if ids {
 		text = fmt.Sprintf("retry: 1\nid: %s-%d\n", id, n)
 	}
 	switch n {
@@ -37,46 +30,79 @@ func (c *cuts) event(id string, n int) string {
 	return text + fmt.Sprintf("data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"done\":true}}\n\n", id)
 }
 
-func (c *cuts) whole(id string, from int) string {
-	text := ""
+func cutEvents(ids bool, id string, from int) (text string) {
 	for n := from; n < 4; n++ {
-		text += c.event(id, n)
+		text += cutEvent(ids, id, n)
 	}
 	return text
 }
 
-// D0.8, R-053, R-054: wherever the stream of a call breaks, the call has one
-// outcome, is sent once, and what can be resumed loses and repeats nothing.
+// cut breaks the connection behind that many bytes of a response, if there is more of it.
+func cut(w http.ResponseWriter, text string, at int) {
+	fmt.Fprint(w, text[:min(at, len(text))])
+	if at >= len(text) {
+		return
+	}
+	flush(w)
+	panic(http.ErrAbortHandler)
+}
+
+// Wherever the response to a call breaks, the call has one outcome, and is sent once. What can be resumed loses and
+// repeats nothing (D0.8, R-053, R-054). A modern server is not asked to resume (R-116, R-117).
 func TestUpstreamCutAtEveryByte(t *testing.T) {
-	for _, ids := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ids %v", ids), func(t *testing.T) {
-			c := &cuts{ids: ids}
+	for _, c := range []struct {
+		name              string
+		json, ids, modern bool
+	}{
+		{"JSON", true, false, false},
+		{"events", false, false, false},
+		{"events with ids", false, true, false},
+		{"modern", false, false, true},
+		{"modern with ids", false, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
 			var saved sync.Map // whether a call has a chance, by where it is cut
-			cut := func(w http.ResponseWriter, text string, at int) {
-				events(w)
-				fmt.Fprint(w, text[:min(at, len(text))])
-				flush(w)
-				panic(http.ErrAbortHandler)
-			}
-			c.script = newScript(t, &script{session: "s", post: func(w http.ResponseWriter, r *http.Request, id string) {
-				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
-				text := c.whole(id, 0)
-				whole := strings.Count(text[:min(at, len(text))], "\n\n")
-				saved.Store(at, whole == 4 || ids && whole > 0)
-				cut(w, text, at)
-			}})
-			c.get = func(w http.ResponseWriter, r *http.Request) {
-				id, n, resumes := strings.Cut(r.Header.Get("Last-Event-ID"), "-")
-				if !resumes {
-					w.WriteHeader(http.StatusMethodNotAllowed)
-					return
+			whole := func(id string) string {
+				if c.json {
+					return fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"done":true}}`, id)
 				}
-				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
-				last, _ := strconv.Atoi(n)
-				cut(w, c.whole(id, last+1), max(at, len(c.event(id, last+1)))) // enough to get on
+				return cutEvents(c.ids, id, 0)
 			}
-			up, rest := c.connect(t, conn.Options{})
-			length, every := len(c.whole("1000", 0)), scaletest.Alone(5, 1)
+			post := func(w http.ResponseWriter, r *http.Request, id string) {
+				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
+				text := whole(id)
+				events := strings.Count(text[:min(at, len(text))], "\n\n")
+				saved.Store(at, at >= len(text) || events == 4 || c.ids && !c.modern && events > 0)
+				if c.json {
+					w.Header().Set("Content-Type", "application/json")
+					w.Header().Set("Content-Length", strconv.Itoa(len(text)))
+				} else {
+					w.Header().Set("Content-Type", "text/event-stream")
+				}
+				cut(w, text, at)
+			}
+			var s *script
+			var up bridge.Upstream
+			var rest *adaptertest.Client
+			if c.modern {
+				s = newModern(t, post)
+				up, rest = s.visit(t, conn.Options{})
+			} else {
+				s = newScript(t, &script{session: "s", post: post})
+				s.get = func(w http.ResponseWriter, r *http.Request) {
+					id, n, resumes := strings.Cut(r.Header.Get("Last-Event-ID"), "-")
+					if !resumes {
+						w.WriteHeader(http.StatusMethodNotAllowed)
+						return
+					}
+					at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
+					last, _ := strconv.Atoi(n)
+					events(w)
+					cut(w, cutEvents(true, id, last+1), max(at, len(cutEvent(true, id, last+1)))) // enough to get on
+				}
+				up, rest = s.connect(t, conn.Options{})
+			}
+			calls := 0
 			places := make(chan int)
 			var all sync.WaitGroup
 			for range 20 {
@@ -84,8 +110,7 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 					for at := range places {
 						back := &adaptertest.Client{}
 						m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Back: back, Header: http.Header{"X-Cut": {strconv.Itoa(at)}}})
-						chance, _ := saved.Load(at)
-						if chance == false {
+						if chance, _ := saved.Load(at); chance == false {
 							if !errors.Is(err, bridge.ErrLost) || errors.Is(err, bridge.ErrUnsent) {
 								t.Errorf("cut at %d: %s, %v, want ErrLost", at, adaptertest.Text(m), err)
 							}
@@ -94,56 +119,22 @@ func TestUpstreamCutAtEveryByte(t *testing.T) {
 						if err != nil || string(m.Result) != `{"done":true}` {
 							t.Errorf("cut at %d: %s, %v, want the result", at, adaptertest.Text(m), err)
 						}
-						if said := back.Said(); len(said) != 2 || !strings.Contains(said[0], `"progress":1`) || !strings.Contains(said[1], `"progress":2`) {
+						if said := back.Said(); !c.json && (len(said) != 2 || !strings.Contains(said[0], `"progress":1`) || !strings.Contains(said[1], `"progress":2`)) {
 							t.Errorf("cut at %d: progress %q", at, said)
 						}
 					}
 				})
 			}
-			for at := 0; at <= length; at += every {
+			for at := 0; at <= len(whole("1000")); at += scaletest.Alone(5, 1) {
 				places <- at
+				calls++
 			}
 			close(places)
 			all.Wait()
-			if n := c.of("POST tools/call"); n != length/every+1 {
-				t.Errorf("%d POSTs of %d calls", n, length/every+1)
-			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v)", gone)
-			}
-		})
-	}
-}
-
-// A JSON answer that breaks is lost, wherever it does.
-func TestUpstreamCutJSON(t *testing.T) {
-	var cut atomic.Int64
-	s := newScript(t, &script{post: func(w http.ResponseWriter, _ *http.Request, id string) {
-		text := fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{}}`, id)
-		w.Header().Set("Content-Type", "application/json")
-		w.Header().Set("Content-Length", fmt.Sprint(len(text)))
-		at := int(cut.Load())
-		if at == len(text) {
-			fmt.Fprint(w, text)
-			return
-		}
-		fmt.Fprint(w, text[:at])
-		flush(w)
-		panic(http.ErrAbortHandler)
-	}})
-	up, _ := s.connect(t, conn.Options{})
-	for calls := 1; ; calls++ {
-		o := adaptertest.Call(t.Context(), t, up, nil, ask)
-		if o.Err == nil {
-			o.Result(t)
-			if n := len(s.wait(t, calls, "POST tools/call")); n != calls || calls < 30 {
+			if n := s.of("POST tools/call"); n != calls {
 				t.Errorf("%d POSTs of %d calls", n, calls)
 			}
-			return
-		}
-		if !errors.Is(o.Err, bridge.ErrLost) {
-			t.Fatalf("cut at %d: %q, %v, want ErrLost", cut.Load(), o.Answer, o.Err)
-		}
-		cut.Add(1)
+			rest.NoGone(t)
+		})
 	}
 }

@@ -81,13 +81,7 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 	shakes := []string{"server/discover", "initialize", "notifications/initialized"}
 	alone := []string{"server/discover"}
 	refused := []string{"server/discover", "initialize"}
-	for _, c := range []struct {
-		name            string
-		discover, begin reply
-		era             conn.Era
-		want            string // modern, legacy, or a part of the error
-		requests        []string
-	}{
+	playEras(t, adaptertest.ModernCaller(), []eraCase{
 		{"C2.2 modern", good(discovered), nil, "", "modern", alone},
 		{"C2.2 modern, as events", streamed("id: 1\nretry: 1\ndata: {\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":" + discovered + "}\n\n"), nil, "", "modern", alone},
 		{"C2.2 modern, after what it must not say (R-083)", streamed("data: {\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"roots/list\"}\n\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/tools/list_changed\"}\n\n" +
@@ -151,11 +145,33 @@ func TestUpstreamEraModernFirst(t *testing.T) {
 		{"pinned to modern, and it is legacy", respond(400, refusedRevision("$id", "2025-11-25")), nil, conn.EraModern, "legacy revisions of the protocol only", alone},
 		{"pinned to modern, and it is something", respond(405, ""), nil, conn.EraModern, "HTTP 405", alone},
 		{"pinned to modern, undiscovered", notFound, nil, conn.EraModern, "modern", []string{"server/discover", "tools/list", "prompts/list", "resources/list"}},
-	} {
+	})
+	// C2.7: silence is no evidence; it ends with the opening.
+	why := errors.New("no patience")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { cancel(why); <-r.Context().Done() }, nil, nil)
+	if _, err := adapter(t, p.URL, nil, conn.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
+		t.Errorf("Open: %v, want the context's cause", err)
+	}
+	if got := p.lines(); !slices.Equal(got, alone) {
+		t.Errorf("the server received %q", got)
+	}
+}
+
+// eraCase is what a server answers to an opening, and what comes of it.
+type eraCase struct {
+	name            string
+	discover, begin reply
+	era             conn.Era
+	want            string // modern, legacy, or a part of the error
+	requests        []string
+}
+
+func playEras(t *testing.T, from *bridge.Caller, cases []eraCase) {
+	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			p := newProbed(t, c.discover, c.begin, lists)
-			u := adapter(t, p.URL, nil, conn.Options{Era: c.era})
-			checkOpen(t, p, u, adaptertest.ModernCaller(), c.want, c.requests)
+			checkOpen(t, p, adapter(t, p.URL, nil, conn.Options{Era: c.era}), from, c.want, c.requests)
 		})
 	}
 }
@@ -202,48 +218,23 @@ func TestUpstreamEraLegacyFirst(t *testing.T) {
 	notFound := respond(404, failure("$id", -32601, "Method not found"))
 	both := []string{"initialize", "server/discover"}
 	one := both[:1]
-	for _, c := range []struct {
-		name            string
-		begin, discover reply
-		era             conn.Era
-		want            string
-		requests        []string
-	}{
+	playEras(t, adaptertest.Caller(""), []eraCase{
 		{"it works", nil, nil, "", "legacy", []string{"initialize", "notifications/initialized"}},
-		{"404", notFound, good(discovered), "", "modern", both},
-		{"-32022", respond(400, refusedRevision("$id", "2026-07-28")), good(discovered), "", "modern", both},
-		{"-32020", respond(400, failure("$id", -32020, "no version")), good(discovered), "", "modern", both},
-		{"-32020 without id", respond(400, failure("null", -32020, "no version")), good(discovered), "", "modern", both},
-		{"an unknown revision", good(`{"protocolVersion":"2026-07-28","capabilities":{}}`), good(discovered), "", "modern", both},
-		{"not JSON-RPC", respond(400, "what?"), good(discovered), "", "modern", both},
+		{"404", good(discovered), notFound, "", "modern", both},
+		{"-32022", good(discovered), respond(400, refusedRevision("$id", "2026-07-28")), "", "modern", both},
+		{"-32020", good(discovered), respond(400, failure("$id", -32020, "no version")), "", "modern", both},
+		{"-32020 without id", good(discovered), respond(400, failure("null", -32020, "no version")), "", "modern", both},
+		{"an unknown revision", good(discovered), good(`{"protocolVersion":"2026-07-28","capabilities":{}}`), "", "modern", both},
+		{"not JSON-RPC", good(discovered), respond(400, "what?"), "", "modern", both},
 		{"undiscovered", notFound, notFound, "", "modern", append(both, "tools/list", "prompts/list", "resources/list")},
-		{"neither", respond(400, failure("$id", -32602, "too old")), respond(400, failure("$id", -32600, "no session")), "", "too old", both},
+		{"neither", respond(400, failure("$id", -32600, "no session")), respond(400, failure("$id", -32602, "too old")), "", "too old", both},
 		{"neither, at all", respond(405, ""), respond(405, ""), "", "refused to initialize (HTTP 405)", both},
-		{"pinned to modern", nil, good(discovered), conn.EraModern, "modern", both[1:]},
-		{"401", respond(401, ""), nil, "", "Authorization", one},
-		{"429", respond(429, ""), nil, "", "HTTP 429", one},
-		{"500", respond(500, ""), nil, "", "HTTP 500", one},
-		{"broken", cutOff, nil, "", "broke", one},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			p := newProbed(t, c.discover, c.begin, lists)
-			u := adapter(t, p.URL, nil, conn.Options{Era: c.era})
-			checkOpen(t, p, u, adaptertest.Caller(""), c.want, c.requests)
-		})
-	}
-}
-
-// C2.7: silence is no evidence; it ends with the opening.
-func TestUpstreamEraSilence(t *testing.T) {
-	why := errors.New("no patience")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	p := newProbed(t, func(_ http.ResponseWriter, r *http.Request, _ string) { cancel(why); <-r.Context().Done() }, nil, nil)
-	if _, err := adapter(t, p.URL, nil, conn.Options{}).Open(ctx, adaptertest.ModernCaller(), &adaptertest.Client{}); !errors.Is(err, why) {
-		t.Errorf("Open: %v, want the context's cause", err)
-	}
-	if got := p.lines(); !slices.Equal(got, []string{"server/discover"}) {
-		t.Errorf("the server received %q", got)
-	}
+		{"pinned to modern", good(discovered), nil, conn.EraModern, "modern", both[1:]},
+		{"401", nil, respond(401, ""), "", "Authorization", one},
+		{"429", nil, respond(429, ""), "", "HTTP 429", one},
+		{"500", nil, respond(500, ""), "", "HTTP 500", one},
+		{"broken", nil, cutOff, "", "broke", one},
+	})
 }
 
 // R-108: what was found out holds for the openings to come, until it proves

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -18,18 +19,18 @@ import (
 // notifications/initialized, and drops it if no stream is open.
 type announcer struct {
 	*script
-	listens func(n int, ready bool) string // what the nth GET gets: a stream, or a status, or "hang"
+	// before and after say what a GET gets before and after notifications/initialized: a status, "stream", or "hang",
+	// a stream that begins with its first event.
+	before, after string
 
-	mu    sync.Mutex // guards the rest
-	ready bool       // notifications/initialized was received
-	news  chan struct{}
-	gets  int
-	now   int // GETs in flight
-	most  int
+	mu              sync.Mutex // guards the rest
+	ready           bool       // notifications/initialized was received
+	news            chan struct{}
+	gets, now, most int // GETs in all, in flight, and at most in flight
 }
 
-func newAnnouncer(listens func(n int, ready bool) string) *announcer {
-	a := &announcer{script: &script{session: "s"}, listens: listens}
+func newAnnouncer(before, after string) *announcer {
+	a := &announcer{script: &script{session: "s"}, before: before, after: after}
 	a.script.get, a.script.note = a.get, a.note
 	return a
 }
@@ -39,10 +40,12 @@ func (a *announcer) get(w http.ResponseWriter, r *http.Request) {
 	a.gets++
 	a.now++
 	a.most = max(a.most, a.now)
-	how := a.listens(a.gets, a.ready)
-	var news chan struct{}
-	if how == "stream" || how == "hang" {
-		news = make(chan struct{})
+	how, news := a.before, make(chan struct{})
+	if a.ready {
+		how = a.after
+	}
+	status, _ := strconv.Atoi(how)
+	if status == 0 {
 		a.news = news
 	}
 	a.mu.Unlock()
@@ -51,22 +54,12 @@ func (a *announcer) get(w http.ResponseWriter, r *http.Request) {
 		a.now--
 		a.mu.Unlock()
 	}()
-	switch how {
-	case "stream":
+	if status != 0 {
+		http.Error(w, "no", status)
+		return
+	}
+	if how == "stream" {
 		events(w)
-	case "hang": // until there is something to say
-	case "400":
-		http.Error(w, "not initialized", 400)
-		return
-	case "404":
-		http.Error(w, "no such session", 404)
-		return
-	case "503":
-		w.WriteHeader(503)
-		return
-	default:
-		w.WriteHeader(405)
-		return
 	}
 	select {
 	case <-news:
@@ -94,34 +87,24 @@ func (a *announcer) note(w http.ResponseWriter, _ *http.Request) {
 // the stream for it is opened before. A server that does not want that has lost
 // nothing by it, and one that does not answer keeps nobody waiting for long.
 func TestUpstreamListensFirst(t *testing.T) {
-	always := func(how string) func(int, bool) string { return func(int, bool) string { return how } }
-	later := func(how string) func(int, bool) string {
-		return func(_ int, ready bool) string {
-			if ready {
-				return "stream"
-			}
-			return how
-		}
-	}
 	for _, c := range []struct {
-		name    string
-		listens func(n int, ready bool) string
-		want    string // the requests
-		said    int
-		took    time.Duration
+		name, before, after string
+		want                string // the requests
+		said                int
+		took                time.Duration
 	}{
-		{"stream", always("stream"), "initialize GET initialized", 1, 0},
-		{"405", always("405"), "initialize GET initialized", 0, 0},
-		{"400 first", later("400"), "initialize GET initialized GET", 0, 0},
-		{"404 first", later("404"), "initialize GET initialized GET", 0, 0},
-		{"503 first", later("503"), "initialize GET initialized GET", 0, 0},
-		{"400 always", always("400"), "initialize GET initialized GET", 0, 0},
-		{"405 after 400", func(_ int, ready bool) string { return map[bool]string{false: "400", true: "405"}[ready] }, "initialize GET initialized GET", 0, 0},
-		{"hangs until there is an event", always("hang"), "initialize GET initialized", 1, listenPatience},
-		{"hangs after 400", func(_ int, ready bool) string { return map[bool]string{false: "400", true: "hang"}[ready] }, "initialize GET initialized GET", 0, listenPatience},
+		{"stream", "stream", "stream", "initialize GET initialized", 1, 0},
+		{"405", "405", "405", "initialize GET initialized", 0, 0},
+		{"400 first", "400", "stream", "initialize GET initialized GET", 0, 0},
+		{"404 first", "404", "stream", "initialize GET initialized GET", 0, 0},
+		{"503 first", "503", "stream", "initialize GET initialized GET", 0, 0},
+		{"400 always", "400", "400", "initialize GET initialized GET", 0, 0},
+		{"405 after 400", "400", "405", "initialize GET initialized GET", 0, 0},
+		{"hangs until there is an event", "hang", "hang", "initialize GET initialized", 1, listenPatience},
+		{"hangs after 400", "400", "hang", "initialize GET initialized GET", 0, listenPatience},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			server := newAnnouncer(c.listens)
+			server := newAnnouncer(c.before, c.after)
 			bubble(t, server.script, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
 				began := time.Now()
 				up := open(t, u, rest)
@@ -156,7 +139,7 @@ func TestUpstreamListensFirst(t *testing.T) {
 // no stream behind.
 func TestUpstreamListensInVain(t *testing.T) {
 	for _, how := range []string{"stream", "hang", "400"} {
-		server := newAnnouncer(func(int, bool) string { return how })
+		server := newAnnouncer(how, how)
 		server.script.note = func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }
 		bubble(t, server.script, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
 			if _, err := u.Open(t.Context(), adaptertest.Caller(""), rest); err == nil {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,8 +52,6 @@ type hosted struct {
 	standalone *hostStream
 	barriers   map[string]chan struct{}
 	count      int
-	heard      []string      // what has no answer
-	news       chan struct{} // closed when more was received
 }
 
 // hostStream is a stream of events, for any reader.
@@ -88,7 +85,7 @@ func adapter(t testing.TB, url string, headers map[string]string, o conn.Options
 }
 
 func (h *host) begin() (string, *hosted) {
-	s := &hosted{h: h, dead: make(chan struct{}), streams: map[string]*hostStream{}, standalone: &hostStream{name: "g", changed: make(chan struct{})}, barriers: map[string]chan struct{}{}, news: make(chan struct{})}
+	s := &hosted{h: h, dead: make(chan struct{}), streams: map[string]*hostStream{}, standalone: &hostStream{name: "g", changed: make(chan struct{})}, barriers: map[string]chan struct{}{}}
 	s.Server.Send, s.Server.Die, s.Server.Modern = s.send, s.die, h.modern
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -102,16 +99,6 @@ func (h *host) begin() (string, *hosted) {
 	}
 	h.sessions[id] = s
 	return id, s
-}
-
-// forget drops all sessions and cuts their connections.
-func (h *host) forget() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for id, s := range h.sessions {
-		delete(h.sessions, id)
-		close(s.dead)
-	}
 }
 
 func (h *hosted) die() {
@@ -201,11 +188,6 @@ func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, t tol
 			close(barrier)
 		} else {
 			h.Receive(body)
-			h.mu.Lock()
-			h.heard = append(h.heard, string(body))
-			close(h.news)
-			h.news = make(chan struct{})
-			h.mu.Unlock()
 		}
 		w.WriteHeader(http.StatusAccepted)
 		return
@@ -217,32 +199,11 @@ func (h *hosted) post(w http.ResponseWriter, r *http.Request, body []byte, t tol
 	h.mu.Lock()
 	h.streams[st.name] = st
 	h.mu.Unlock()
-	if t.Method == "test/await" {
-		h.await(r, body)
-	}
 	h.Receive(body)
 	if h.h.json {
 		h.plain(w, r, st)
 	} else {
 		h.serve(w, r, st, 0)
-	}
-}
-
-// await waits for what a request of the suite awaits. The suite takes for it the
-// first that has the text in it, which must not be the request; but requests
-// overtake what has no answer here.
-func (h *hosted) await(r *http.Request, body []byte) {
-	var m struct{ Params struct{ Await string } }
-	_ = json.Unmarshal(body, &m)
-	for {
-		h.mu.Lock()
-		news := h.news
-		found := slices.ContainsFunc(h.heard, func(line string) bool { return strings.Contains(line, m.Params.Await) })
-		h.mu.Unlock()
-		if found {
-			return
-		}
-		h.wait(r, news)
 	}
 }
 

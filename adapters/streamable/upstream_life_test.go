@@ -69,9 +69,7 @@ func TestUpstreamNoStandalone(t *testing.T) {
 				if n := s.of("GET"); n != want {
 					t.Errorf("%d GETs in an hour, want %d", n, want)
 				}
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v)", gone)
-				}
+				rest.NoGone(t)
 				_ = up.Close(t.Context())
 			})
 		})
@@ -79,15 +77,24 @@ func TestUpstreamNoStandalone(t *testing.T) {
 }
 
 // I-212: while a request waits for a person to sign in, neither the time for the handshake
-// nor that of a call runs. Afterwards both do.
+// nor that of a call runs. Afterwards both do. A call that times out is taken back, and its POST is given up.
 func TestUpstreamStandsStill(t *testing.T) {
 	const signIn = time.Hour
-	s := &script{session: "s", post: func(_ http.ResponseWriter, r *http.Request, _ string) { <-r.Context().Done() }}
+	var signedIn atomic.Bool
+	given := make(chan struct{}, 1)
+	s := &script{session: "s", post: func(w http.ResponseWriter, r *http.Request, id string) {
+		if signedIn.Load() {
+			plainly(w, id, "{}")
+			return
+		}
+		events(w)
+		<-r.Context().Done()
+		given <- struct{}{}
+	}}
 	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
 		do := u.do
-		var over atomic.Bool
 		u.do = func(r *http.Request) (*http.Response, error) {
-			if over.Load() {
+			if signedIn.Load() {
 				return do(r)
 			}
 			end := deadline.Hold(r.Context())
@@ -105,15 +112,50 @@ func TestUpstreamStandsStill(t *testing.T) {
 		if took := time.Since(began); err != nil || took < 2*signIn || took > 2*signIn+time.Second { // initialize, and that it is initialized
 			t.Fatalf("Open = %v after %v", err, took)
 		}
-		defer func() {
-			over.Store(true)
-			_ = up.Close(t.Context())
-		}()
 		began = time.Now()
 		o := <-adaptertest.Go(t.Context(), t, up, nil, ask)
 		if took := time.Since(began); !errors.Is(o.Err, bridge.ErrTimeout) || took != signIn+5*time.Minute {
 			t.Errorf("the call ended after %v with %v, want a time-out after %v", took, o.Err, signIn+5*time.Minute)
 		}
+		wiretest.Advance(signIn) // for the cancellation
+		synctest.Wait()
+		if n := s.of("POST notifications/cancelled"); n != 1 || len(given) != 1 {
+			t.Errorf("%d cancellations, and %d POSTs are given up, want 1", n, len(given))
+		}
+		signedIn.Store(true)
+		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
+		_ = up.Close(t.Context())
+	})
+}
+
+// A server whose clients poll learns of each cancelled call, even of a call that is cancelled just as its stream is
+// resumed (D0.3).
+func TestUpstreamPolledCancel(t *testing.T) {
+	again := func(w http.ResponseWriter) {
+		events(w)
+		fmt.Fprint(w, "id: 1\ndata:\n\n")
+	}
+	s := &script{session: "s", post: func(w http.ResponseWriter, _ *http.Request, _ string) { again(w) }}
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Last-Event-Id") == "" {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		}
+		again(w)
+	}
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		up := open(t, u, rest)
+		const calls = 200
+		for range calls {
+			ctx, stop := context.WithTimeout(t.Context(), 3*defaultRetry)
+			adaptertest.Call(ctx, t, up, nil, ask)
+			stop()
+			wiretest.Advance(time.Second)
+		}
+		if n := s.of("POST notifications/cancelled"); n != calls {
+			t.Errorf("the server was told of %d of %d cancelled calls", n, calls)
+		}
+		_ = up.Close(t.Context())
 	})
 }
 
@@ -259,65 +301,6 @@ func TestUpstreamResumePace(t *testing.T) {
 			})
 		})
 	}
-}
-
-// A server that takes half a minute to start, or to answer, is waited
-// for.
-func TestUpstreamColdStart(t *testing.T) {
-	s := &script{session: "s", post: func(w http.ResponseWriter, _ *http.Request, id string) {
-		wiretest.Advance(4 * time.Minute)
-		plainly(w, id, `{"late":true}`)
-	}}
-	s.begin = func(w http.ResponseWriter, _ *http.Request, id string) {
-		wiretest.Advance(30 * time.Second)
-		plainly(w, id, fmt.Sprintf(agreed, "2025-06-18"))
-	}
-	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
-		up := open(t, u, rest)
-		m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
-		if err != nil || string(m.Result) != `{"late":true}` {
-			t.Errorf("the call ended with %s, %v", adaptertest.Text(m), err)
-		}
-		_ = up.Close(t.Context())
-	})
-}
-
-// A call that times out is taken back, and its POST is given up; the
-// connection works.
-func TestUpstreamNever(t *testing.T) {
-	given := make(chan struct{}, 1)
-	first := true
-	s := &script{session: "s"}
-	s.post = func(w http.ResponseWriter, r *http.Request, id string) {
-		if !first {
-			plainly(w, id, "{}")
-			return
-		}
-		first = false
-		events(w)
-		<-r.Context().Done()
-		given <- struct{}{}
-	}
-	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
-		up := open(t, u, rest)
-		_, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)})
-		if !errors.Is(err, bridge.ErrTimeout) {
-			t.Errorf("the call ended with %v, want ErrTimeout", err)
-		}
-		synctest.Wait()
-		if n := s.of("POST notifications/cancelled"); n != 1 {
-			t.Errorf("%d cancellations, want 1", n)
-		}
-		select {
-		case <-given:
-		default:
-			t.Error("the POST of the call is open still")
-		}
-		if _, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask)}); err != nil {
-			t.Error(err)
-		}
-		_ = up.Close(t.Context())
-	})
 }
 
 // A stream that stays open behind its answer is closed by us soon.

@@ -1,93 +1,40 @@
 package streamable
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
-// A server that starts again at the same address has
-// forgotten the session; one that takes a moment to start is waited for.
-func TestUpstreamRestart(t *testing.T) {
-	for _, between := range []bool{true, false} {
-		t.Run(fmt.Sprintf("between calls %v", between), func(t *testing.T) {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
-			address := l.Addr().String()
-			start := func(l net.Listener) (*host, *http.Server) {
-				h := &host{shape: shape{}, t: t, sessions: map[string]*hosted{}}
-				srv := &http.Server{Handler: h, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
-				done := make(chan struct{})
-				go func() { defer close(done); _ = srv.Serve(l) }()
-				t.Cleanup(func() { _ = srv.Close(); <-done })
-				return h, srv
-			}
-			h, srv := start(l)
-			rest := &adaptertest.Client{}
-			u := adapter(t, "http://"+address, nil, conn.Options{})
-			up := adaptertest.Open(t, u, rest)
-			adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
-			var pending <-chan adaptertest.Outcome
-			if !between {
-				pending = adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m","params":{"then":"hang","say":[{"jsonrpc":"2.0","method":"under/way"}]}}`)
-				rest.WaitSaid(t, 1)
-			}
-			_ = srv.Close()
-			h.forget()
-			u.Close() // no request must go to a connection whose end is not known yet: it would be lost
-			if pending != nil {
-				if o := <-pending; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
-					t.Errorf("the call under way ended with %q, %v, want ErrLost", o.Answer, o.Err)
-				}
-			}
-			later := adaptertest.Go(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`) // no server is there
-			l, err = net.Listen("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
-			start(l)
-			if o := <-later; !errors.Is(o.Err, bridge.ErrUnsent) {
-				t.Errorf("the next call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
-			}
-			if err := rest.WaitGone(t); !errors.Is(err, bridge.ErrUnsent) {
-				t.Errorf("Gone(%v), want ErrUnsent", err)
-			}
-			next := adaptertest.Open(t, u, &adaptertest.Client{})
-			adaptertest.Call(t.Context(), t, next, nil, `{"jsonrpc":"2.0","id":1,"method":"m"}`).Result(t)
-		})
-	}
-}
-
-// When a session is forgotten, what is in flight may be answered yet: Close
-// waits for it, until its context ends.
+// When a session is forgotten, a call in flight may be answered yet: Close waits for it, until the context of Close ends, or
+// nobody waits for the call any more.
 func TestUpstreamForgottenUnderWay(t *testing.T) {
-	for _, answered := range []bool{true, false} {
-		t.Run(fmt.Sprintf("answered %v", answered), func(t *testing.T) {
-			release := make(chan struct{})
-			s := newScript(t, &script{session: "s"})
-			var n atomic.Int32
+	for name, want := range map[string]error{
+		"answered": nil, "Close in a hurry": bridge.ErrLost, "given up": context.Canceled, "given up before": context.Canceled,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var release chan struct{}
+			s, posts := &script{session: "s"}, 0
 			s.post = func(w http.ResponseWriter, r *http.Request, id string) {
-				if n.Add(1) > 1 {
+				if posts++; posts > 1 {
 					w.WriteHeader(404)
 					return
 				}
 				events(w)
-				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":1}}\n\n", id)
-				flush(w)
 				select {
 				case <-release:
 				case <-r.Context().Done():
@@ -95,36 +42,53 @@ func TestUpstreamForgottenUnderWay(t *testing.T) {
 				}
 				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"late\"}\n\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"in\":\"time\"}}\n\n", id)
 			}
-			up, rest := s.connect(t, conn.Options{})
-			back := &adaptertest.Client{}
-			call := adaptertest.Go(t.Context(), t, up, back, ask)
-			back.WaitSaid(t, 1)
-			if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnsent) {
-				t.Fatalf("the call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
-			}
-			rest.WaitGone(t)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			closed := make(chan struct{})
-			go func() { defer close(closed); _ = up.Close(ctx) }()
-			if answered {
-				close(release)
-				if got := (<-call).Result(t); got != `{"in":"time"}` {
-					t.Errorf("result %s", got)
+			bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				release = make(chan struct{}) // of the bubble
+				up := open(t, u, rest)
+				ctx, giveUp := context.WithCancel(t.Context())
+				defer giveUp()
+				if name == "given up before" { // the cancellation is behind another message
+					s.note = func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+					adaptertest.Notify(t, up, `{"jsonrpc":"2.0","method":"m"}`)
 				}
-			} else {
-				cancel()
-				if o := <-call; !errors.Is(o.Err, bridge.ErrLost) || errors.Is(o.Err, bridge.ErrUnsent) {
-					t.Errorf("the call ended with %q, %v, want ErrLost", o.Answer, o.Err)
+				call := adaptertest.Go(ctx, t, up, nil, ask)
+				synctest.Wait()
+				if name == "given up before" {
+					giveUp()
+					synctest.Wait()
 				}
-			}
-			<-closed
-			if got := rest.Said(); len(got) > 0 {
-				t.Errorf("said after Gone: %q", got)
-			}
-			if n := s.of("DELETE"); n > 0 {
-				t.Errorf("%d DELETEs", n)
-			}
+				if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrUnsent) {
+					t.Errorf("the other call ended with %q, %v, want ErrUnsent", o.Answer, o.Err)
+				}
+				rest.WaitGone(t)
+				force, hurry := context.WithCancel(context.Background())
+				defer hurry()
+				closed := make(chan struct{})
+				go func() { defer close(closed); _ = up.Close(force) }()
+				synctest.Wait()
+				switch name {
+				case "answered":
+					close(release)
+				case "Close in a hurry":
+					hurry()
+				case "given up":
+					giveUp()
+				}
+				if o := <-call; !errors.Is(o.Err, want) || errors.Is(o.Err, bridge.ErrUnsent) || want == nil && o.Result(t) != `{"in":"time"}` {
+					t.Errorf("the call ended with %q, %v, want %v", o.Answer, o.Err, want)
+				}
+				wiretest.Advance(time.Hour)
+				select {
+				case <-closed:
+				default:
+					t.Error("Close waits for a call that nobody waits for")
+					hurry()
+					<-closed
+				}
+				if got, n := rest.Said(), s.of("DELETE"); len(got) > 0 || n > 0 {
+					t.Errorf("said after Gone: %q; %d DELETEs", got, n)
+				}
+			})
 		})
 	}
 }
@@ -155,9 +119,7 @@ func TestUpstreamDelete(t *testing.T) {
 // What the log says holds no secret, whatever goes wrong.
 func TestUpstreamSecrets(t *testing.T) {
 	t.Parallel() // it waits for seconds
-	var log bytes.Buffer
-	var mu sync.Mutex
-	h := slog.NewTextHandler(writerFunc(func(b []byte) (int, error) { mu.Lock(); defer mu.Unlock(); return log.Write(b) }), &slog.HandlerOptions{Level: slog.LevelDebug})
+	var log adaptertest.Log
 	var n atomic.Int32
 	s := newScript(t, &script{session: "secret-session"})
 	s.post = func(w http.ResponseWriter, _ *http.Request, id string) {
@@ -178,7 +140,7 @@ func TestUpstreamSecrets(t *testing.T) {
 			w.WriteHeader(400)
 		}
 	}
-	u := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: slog.New(h)})
+	u := adapter(t, s.URL+"/mcp?key=secret-query", map[string]string{"Authorization": "secret-header"}, conn.Options{Log: log.Logger()})
 	rest := &adaptertest.Client{}
 	up := adaptertest.Open(t, u, rest)
 	var texts []string
@@ -195,8 +157,6 @@ func TestUpstreamSecrets(t *testing.T) {
 	s.Close()
 	_, err := u.Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
 	texts = append(texts, err.Error())
-	mu.Lock()
-	defer mu.Unlock()
 	for _, text := range append(texts, log.String()) {
 		if strings.Contains(text, "secret") {
 			t.Errorf("a secret in %q", text)
@@ -204,6 +164,85 @@ func TestUpstreamSecrets(t *testing.T) {
 	}
 }
 
-type writerFunc func([]byte) (int, error)
+// A request that does not get through, once it was given up, holds up nothing
+// else for ever. The server has not got it whole, and need not hear of it.
+func TestUpstreamStuckRequest(t *testing.T) {
+	s := &script{session: "s"}
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		do := u.do
+		u.do = func(r *http.Request) (*http.Response, error) {
+			if r.Header.Get("X-Stuck") != "" && r.ContentLength > 0 { // the peer accepts connections, and does not read
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			}
+			return do(r)
+		}
+		up := open(t, u, rest)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() {
+			_, err := up.Call(ctx, &bridge.Request{Message: adaptertest.Parse(t, ask), Header: http.Header{"X-Stuck": {"1"}}})
+			ended <- err
+		}()
+		synctest.Wait()
+		cancel()
+		<-ended
+		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","method":"behind"}`), Header: http.Header{}}); err != nil {
+			t.Fatal(err)
+		}
+		wiretest.Advance(time.Minute)
+		synctest.Wait()
+		if n := s.of("POST behind"); n != 1 {
+			t.Errorf("%d messages behind it have arrived after a minute, want 1", n)
+		}
+		if n := s.of("POST notifications/cancelled"); n > 0 {
+			t.Error("the server was told of a call that it never had")
+		}
+		_ = up.Close(t.Context())
+	})
+}
 
-func (w writerFunc) Write(b []byte) (int, error) { return w(b) }
+// A server that cannot be reached gets a few seconds to come up, and is then said to be unreachable, however short the
+// time-out of the call: that the server did not answer would mean that it may have acted. A certificate that is not accepted
+// does not become better by trying again.
+func TestUpstreamUnreachableInTime(t *testing.T) {
+	refused := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
+	for _, c := range []struct {
+		name   string
+		limits conn.Timeouts
+		err    error
+		least  int // attempts
+		most   time.Duration
+	}{
+		{"no time-outs", conn.Timeouts{}, refused, 5, reachFor},
+		{"a long one", conn.Timeouts{Idle: 5 * time.Minute}, refused, 5, reachFor},
+		{"a short one", conn.Timeouts{Idle: 3 * time.Second}, refused, 2, 2 * time.Second},
+		{"a short one for all", conn.Timeouts{Idle: time.Minute, Max: 2 * time.Second}, refused, 2, time.Second},
+		{"a tiny one", conn.Timeouts{Idle: 50 * time.Millisecond}, refused, 2, 25 * time.Millisecond},
+		{"a bad certificate", conn.Timeouts{}, &tls.CertificateVerificationError{Err: errors.New("unknown")}, 1, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, &script{session: "s"}, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+				u.o.Timeouts = c.limits
+				tries, do := 0, u.do
+				u.do = func(r *http.Request) (*http.Response, error) {
+					if r.Header.Get("X-Refused") == "" {
+						return do(r)
+					}
+					tries++
+					return nil, c.err
+				}
+				up := open(t, u, rest)
+				began := time.Now()
+				_, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Header: http.Header{"X-Refused": {"1"}}})
+				if !errors.Is(err, bridge.ErrUnavailable) || errors.Is(err, bridge.ErrTimeout) {
+					t.Errorf("the call ended with %v, want ErrUnavailable", err)
+				}
+				if took := time.Since(began); tries < c.least || (tries == 1) != (c.least == 1) || took > c.most || took < c.most/2 {
+					t.Errorf("%d attempts within %v, want %d or more within %v", tries, took, c.least, c.most)
+				}
+				_ = up.Close(t.Context())
+			})
+		})
+	}
+}

@@ -6,70 +6,13 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
-
-// R-116, R-117: wherever the stream of a call breaks, the call has one outcome,
-// is sent once, and nothing is resumed.
-func TestUpstreamModernCutAtEveryByte(t *testing.T) {
-	for _, ids := range []bool{false, true} {
-		t.Run(fmt.Sprintf("ids %v", ids), func(t *testing.T) {
-			c := &cuts{ids: ids}
-			var whole sync.Map // whether the answer is in what was sent, by where it is cut
-			c.script = newModern(t, func(w http.ResponseWriter, r *http.Request, id string) {
-				at, _ := strconv.Atoi(r.Header.Get("X-Cut"))
-				text := c.whole(id, 0)
-				text = text[:min(at, len(text))]
-				whole.Store(at, strings.Count(text, "\n\n") == 4)
-				events(w)
-				fmt.Fprint(w, text)
-				flush(w)
-				panic(http.ErrAbortHandler)
-			})
-			up, rest := c.visit(t, conn.Options{})
-			length, every := len(c.whole("1000", 0)), scaletest.Alone(5, 1)
-			places := make(chan int)
-			var all sync.WaitGroup
-			for range 20 {
-				all.Go(func() {
-					for at := range places {
-						back := &adaptertest.Client{}
-						m, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, ask), Back: back, Header: http.Header{"X-Cut": {strconv.Itoa(at)}}})
-						if in, _ := whole.Load(at); in == false {
-							if !errors.Is(err, bridge.ErrLost) || errors.Is(err, bridge.ErrUnsent) {
-								t.Errorf("cut at %d: %s, %v, want ErrLost", at, adaptertest.Text(m), err)
-							}
-							continue
-						}
-						if err != nil || string(m.Result) != `{"done":true}` || len(back.Said()) != 2 {
-							t.Errorf("cut at %d: %s, %v, progress %q, want the result", at, adaptertest.Text(m), err, back.Said())
-						}
-					}
-				})
-			}
-			for at := 0; at <= length; at += every {
-				places <- at
-			}
-			close(places)
-			all.Wait()
-			if n := c.of("POST tools/call"); n != length/every+1 {
-				t.Errorf("%d POSTs of %d calls", n, length/every+1)
-			}
-			if gone := rest.Gones(); len(gone) > 0 {
-				t.Errorf("Gone(%v)", gone)
-			}
-		})
-	}
-}
 
 // R-091, B11: a call that is given up ends its stream, wherever it stands, and
 // nothing else is sent. That goes for subscriptions too.
@@ -108,9 +51,7 @@ func TestUpstreamModernCancel(t *testing.T) {
 				if got := s.lines(); !slices.Equal(got, []string{"server/discover", method}) {
 					t.Errorf("the server received %q", got)
 				}
-				if gone := rest.Gones(); len(gone) > 0 {
-					t.Errorf("Gone(%v)", gone)
-				}
+				rest.NoGone(t)
 			})
 		}
 	}
@@ -148,28 +89,6 @@ func TestUpstreamModernListenEnds(t *testing.T) {
 	}
 }
 
-// D0.8: a request that cannot have reached the server is repeated, another one is not.
-func TestUpstreamModernUnreachable(t *testing.T) {
-	t.Parallel() // it waits for seconds
-	s := newModern(t, cutOff)
-	up, rest := s.visit(t, conn.Options{})
-	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {
-		t.Errorf("a call that was cut off ended with %q, %v, want ErrLost", o.Answer, o.Err)
-	}
-	if n := s.of("POST tools/call"); n != 1 {
-		t.Errorf("%d POSTs, want 1", n)
-	}
-	s.Close()
-	for _, method := range []string{"tools/call", "subscriptions/listen"} {
-		if o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`); !errors.Is(o.Err, bridge.ErrUnavailable) {
-			t.Errorf("%s to nobody ended with %q, %v, want ErrUnavailable", method, o.Answer, o.Err)
-		}
-	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v)", gone)
-	}
-}
-
 // C2.4: a server that never knew server/discover is not another one because it
 // does not know it still.
 func TestUpstreamModernUndiscovered(t *testing.T) {
@@ -192,37 +111,5 @@ func TestUpstreamModernUndiscovered(t *testing.T) {
 	if n := p.of("POST server/discover"); n != 2 {
 		t.Errorf("%d times asked what the server is, want 2", n)
 	}
-	if gone := rest.Gones(); len(gone) > 0 {
-		t.Errorf("Gone(%v)", gone)
-	}
-}
-
-// R-176: redirects are followed within the server, with the headers that say what
-// the body does, and for subscriptions too.
-func TestUpstreamModernRedirects(t *testing.T) {
-	s := newModern(t, echo)
-	var target atomic.Value
-	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp/" {
-			s.ServeHTTP(w, r)
-			return
-		}
-		http.Redirect(w, r, target.Load().(string), http.StatusTemporaryRedirect)
-	})
-	u := adapter(t, s.URL+"/mcp", map[string]string{"Authorization": "Bearer secret"}, conn.Options{Era: conn.EraModern})
-	target.Store("/mcp/")
-	up := adaptertest.OpenModern(t, u, &adaptertest.Client{})
-	for _, method := range []string{"tools/call", "subscriptions/listen"} {
-		adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"n"}}`).Result(t)
-		if h := s.wait(t, 1, "POST "+method)[0].header; h.Get("Mcp-Method") != method || h.Get("Authorization") == "" {
-			t.Errorf("%s: headers %v", method, h)
-		}
-	}
-	target.Store("http://elsewhere.invalid/mcp/")
-	for _, method := range []string{"tools/call", "subscriptions/listen"} {
-		o := adaptertest.Call(t.Context(), t, up, nil, `{"jsonrpc":"2.0","id":1,"method":"`+method+`"}`)
-		if !errors.Is(o.Err, bridge.ErrUnavailable) || !strings.Contains(o.Err.Error(), "another origin") || strings.Contains(o.Err.Error(), "elsewhere") {
-			t.Errorf("%s: %q, %v, want ErrUnavailable", method, o.Answer, o.Err)
-		}
-	}
+	rest.NoGone(t)
 }

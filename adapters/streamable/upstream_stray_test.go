@@ -1,11 +1,8 @@
 package streamable
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -14,10 +11,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // An answer to one call in the response to another is dropped: no call
@@ -119,15 +114,7 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 				}
 			}
 		}
-		site := wiretest.NewSite(t, s)
-		u, err := NewUpstream("fake", remote.Config{URL: "http://127.0.0.1:8808/mcp", Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) {
-			dialled.Add(1)
-			return site.Dial(), nil
-		}}, conn.Options{Log: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer u.Close()
+		u := inMemory(t, &dialled, &http.Server{Handler: s})
 		up := adaptertest.Open(t, u, &adaptertest.Client{})
 		synctest.Wait()
 		before := dialled.Load()
@@ -157,25 +144,75 @@ func TestUpstreamElsewhereFirst(t *testing.T) {
 	})
 }
 
-// A server that cannot be connected to gets a few seconds to come up; what was
-// not sent by then is unavailable, and was never sent.
-func TestUpstreamUnreachable(t *testing.T) {
-	t.Parallel() // it waits for seconds
-	s := newScript(t, &script{post: echo})
-	u, rest := adapter(t, s.URL, nil, conn.Options{}), &adaptertest.Client{}
-	up := adaptertest.Open(t, u, rest)
-	s.wait(t, 1, "GET")
-	s.Close()
-	u.Close() // no request must go to a connection whose end is not known yet: it would be lost
-	began := time.Now()
-	o := adaptertest.Call(t.Context(), t, up, nil, ask)
-	if !errors.Is(o.Err, bridge.ErrUnavailable) || !strings.Contains(o.Err.Error(), "cannot be reached") {
-		t.Errorf("the call ended with %q, %v, want ErrUnavailable", o.Answer, o.Err)
+// What a legacy server says and asks on the stream of a call is about that call;
+// what it says and asks on the standalone stream may be about anything.
+func TestUpstreamAttribution(t *testing.T) {
+	say := func(w http.ResponseWriter, who string) {
+		fmt.Fprintf(w, `data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":%q}}`+"\n\n", who)
+		fmt.Fprintf(w, `data: {"jsonrpc":"2.0","id":%q,"method":"roots/list"}`+"\n\n", who)
+		flush(w)
 	}
-	if took := time.Since(began); took < time.Second {
-		t.Errorf("given up after %v", took)
+	var begin, release chan struct{}
+	s := &script{session: "s"}
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		events(w)
+		<-begin
+		say(w, "general")
+		<-r.Context().Done()
 	}
-	if len(rest.Gones()) > 0 {
-		t.Errorf("Gone %v: there is no session to lose", rest.Gones())
+	s.post = func(w http.ResponseWriter, r *http.Request, id string) {
+		events(w)
+		say(w, r.Header.Get("X-Name"))
+		<-release
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
 	}
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		begin, release = make(chan struct{}), make(chan struct{})
+		up := open(t, u, rest)
+		if a, ok := up.(bridge.Attributing); !ok || !a.Attributes() {
+			t.Error("the connection does not say so")
+		}
+		clients := map[string]*adaptertest.Client{"general": rest, "one": {}, "two": {}}
+		var calls []<-chan adaptertest.Outcome
+		for _, name := range []string{"one", "two"} {
+			calls = append(calls, goWith(t, up, clients[name], http.Header{"X-Name": {name}}))
+		}
+		close(begin)
+		for name, c := range clients {
+			if said := c.WaitSaid(t, 1); len(said) != 1 || !strings.Contains(said[0], name) {
+				t.Errorf("the client of %s heard %q", name, said)
+			}
+			q := c.WaitQuestion(t, 0)
+			if !strings.Contains(q.Line, `"id":"`+name+`"`) || c.Questions() != 1 {
+				t.Errorf("the client of %s was asked %s", name, q.Line)
+			}
+			q.Reply(adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`))
+		}
+		close(release)
+		for _, call := range calls {
+			(<-call).Result(t)
+		}
+		synctest.Wait()
+		answers := ""
+		for _, r := range s.requests() {
+			answers += r.body
+		}
+		for name := range clients {
+			if !strings.Contains(answers, `"id":"`+name+`","result"`) {
+				t.Errorf("question %s has no answer: %s", name, answers)
+			}
+		}
+		_ = up.Close(t.Context())
+	})
+}
+
+// goWith makes a call with headers in the background.
+func goWith(t testing.TB, up bridge.Upstream, back bridge.Client, header http.Header) <-chan adaptertest.Outcome {
+	ch := make(chan adaptertest.Outcome, 1)
+	m := adaptertest.Parse(t, ask)
+	go func() {
+		a, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back, Header: header})
+		ch <- adaptertest.Outcome{Answer: adaptertest.Text(a), Err: err}
+	}()
+	return ch
 }

@@ -4,27 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/internal/backoff"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
+
+// sticky makes each of the script's responses set a cookie.
+func sticky(s *script) {
+	s.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "node", Value: "1", Path: "/"})
+		s.ServeHTTP(w, r)
+	})
+}
 
 func echo(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, "{}") }
 
-// R-018, R-048, R-049, R-060: what each request carries, by revision.
+// R-018, R-048, R-049, R-060: what each request carries, by revision. The cookie by which a balancer pins a session to its
+// node is in each request of the connection, and in none of another one.
 func TestUpstreamHeaders(t *testing.T) {
 	for _, c := range []struct{ revision, want string }{
 		{"2024-11-05", ""}, {"2025-03-26", ""}, {"2025-06-18", "2025-06-18"}, {"2025-11-25", "2025-11-25"},
 	} {
 		t.Run(c.revision, func(t *testing.T) {
 			s := newScript(t, &script{session: "s!~", revision: c.revision, post: echo})
+			sticky(s)
 			u := adapter(t, s.URL+"/mcp?key=v", map[string]string{"X-Own": "own", "X-Both": "own"}, conn.Options{})
 			caller := adaptertest.Caller("")
 			caller.Header = http.Header{"X-Both": {"first"}}
@@ -50,13 +65,21 @@ func TestUpstreamHeaders(t *testing.T) {
 			if err := up.Close(t.Context()); err != nil {
 				t.Fatal(err)
 			}
+			another := len(s.requests())
+			_ = adaptertest.Open(t, u, &adaptertest.Client{}).Close(t.Context())
+			if cookie := s.requests()[another].header["Cookie"]; cookie != nil {
+				t.Errorf("another connection begins with the cookie %q", cookie)
+			}
 			both := map[string][]string{}
-			for i, r := range s.requests() {
+			for i, r := range s.requests()[:another] {
 				h := r.header
 				both[r.line()] = append(both[r.line()], h.Get("X-Both"))
-				session, revision := "s!~", c.want
+				session, revision, cookie := "s!~", c.want, "node=1"
 				if i == 0 {
-					session, revision = "", ""
+					session, revision, cookie = "", "", ""
+				}
+				if h.Get("Cookie") != cookie {
+					t.Errorf("%s: Cookie %q", r.line(), h["Cookie"])
 				}
 				if h.Get("Mcp-Session-Id") != session || h.Get("Mcp-Protocol-Version") != revision || h.Get("X-Own") != "own" {
 					t.Errorf("%s: headers %v, want session %q and revision %q", r.line(), h, session, revision)
@@ -110,42 +133,6 @@ func TestUpstreamInitialized(t *testing.T) {
 		t.Errorf("Open: %v, want ErrUnavailable", err)
 	}
 	s.wait(t, 1, "DELETE") // it had begun a session
-}
-
-// R-176: redirects that repeat the request are followed within the server.
-func TestUpstreamRedirects(t *testing.T) {
-	var target atomic.Value
-	s := newScript(t, &script{post: echo})
-	front := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/mcp/" {
-			s.ServeHTTP(w, r)
-			return
-		}
-		to := target.Load().([2]any)
-		http.Redirect(w, r, to[0].(string), to[1].(int))
-	})
-	s.Config.Handler = front
-	for _, c := range []struct {
-		to     string
-		status int
-		want   string
-	}{
-		{"/mcp/", 307, ""}, {"/mcp/", 308, ""}, {"/mcp/", 302, "turns POST into GET"}, {"http://elsewhere.invalid/mcp/", 307, "another origin"},
-	} {
-		target.Store([2]any{c.to, c.status})
-		up, err := adapter(t, s.URL+"/mcp", nil, conn.Options{}).Open(t.Context(), adaptertest.Caller(""), &adaptertest.Client{})
-		if c.want != "" {
-			if !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "elsewhere") {
-				t.Errorf("%d to %s: %v, want ErrUnavailable with %q", c.status, c.to, err, c.want)
-			}
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
-		_ = up.Close(t.Context())
-	}
 }
 
 // An answer above the limit fails its call and nothing else.
@@ -204,9 +191,7 @@ func TestUpstreamOrder(t *testing.T) {
 	up, _ := s.connect(t, conn.Options{})
 	const n = 200
 	for i := range n {
-		if err := up.Notify(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))}); err != nil {
-			t.Fatal(err)
-		}
+		adaptertest.Notify(t, up, fmt.Sprintf(`{"jsonrpc":"2.0","method":"n/%d"}`, i))
 	}
 	s.wait(t, 1, fmt.Sprintf("POST n/%d", n-1))
 	next := 0
@@ -284,4 +269,100 @@ func TestUpstreamFull(t *testing.T) {
 	if o := adaptertest.Call(t.Context(), t, up, nil, ask); !errors.Is(o.Err, bridge.ErrLost) {
 		t.Errorf("a later call: %q, %v", o.Answer, o.Err)
 	}
+}
+
+// pour writes an event without end, until the reader has left, and returns
+// how much that was.
+func pour(w http.ResponseWriter, r *http.Request, begin string) (n int64) {
+	_, _ = io.WriteString(w, begin)
+	flush(w)
+	for text := strings.Repeat("x", 32<<10); r.Context().Err() == nil; n += int64(len(text)) {
+		if _, err := io.WriteString(w, text); err != nil {
+			break
+		}
+	}
+	return n
+}
+
+// An event without end on the stream of a call ends the call as too large, and the
+// stream with it, whatever it is about. A subscription is lost with its stream.
+func TestUpstreamEndless(t *testing.T) {
+	const limit = 200 << 10
+	for _, c := range []struct {
+		name, begin, ask string
+		modern           bool
+		lost             bool
+	}{
+		{"an id first", `data: {"jsonrpc":"2.0","id":$id,"result":"`, ask, false, false},
+		{"an id last", `data: {"jsonrpc":"2.0","result":"`, ask, false, false},
+		{"an id of the event", "id: 5\ndata: {\"jsonrpc\":\"2.0\",\"result\":\"", ask, false, false},
+		{"progress", `data: {"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":$id,"message":"`, ask, false, false},
+		{"no JSON", `data: `, ask, false, false},
+		{"modern", `data: {"jsonrpc":"2.0","result":"`, ask, true, false},
+		{"a subscription", `data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":"`, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":{}}}`, true, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			poured := make(chan int64, 1)
+			post := func(w http.ResponseWriter, r *http.Request, id string) {
+				events(w)
+				poured <- pour(w, r, strings.ReplaceAll(c.begin, "$id", id))
+			}
+			var up bridge.Upstream
+			if o := (conn.Options{MaxMessage: limit}); c.modern {
+				up, _ = newModern(t, post).visit(t, o)
+			} else {
+				up, _ = newScript(t, &script{session: "s", post: post}).connect(t, o)
+			}
+			o := adaptertest.Call(t.Context(), t, up, nil, c.ask)
+			if c.lost {
+				if !errors.Is(o.Err, bridge.ErrLost) {
+					t.Errorf("%.200q, %v", o.Answer, o.Err)
+				}
+			} else if o.Err != nil || !strings.Contains(o.Answer, "upstream_too_large") || !strings.Contains(o.Answer, "larger than the limit of 204800 bytes") {
+				t.Errorf("%.200q, %v", o.Answer, o.Err)
+			}
+			select {
+			case n := <-poured:
+				if most := int64(16 << 20); n > most { // what the kernel keeps is beyond what was read
+					t.Errorf("%d bytes were taken, want %d at most", n, most)
+				}
+			case <-t.Context().Done():
+				t.Fatal("the stream is read yet")
+			}
+		})
+	}
+}
+
+// An event without end on the standalone stream has it opened again, behind that
+// event; the connection lives.
+func TestUpstreamStandingEndless(t *testing.T) {
+	s := &script{session: "s"}
+	var opened atomic.Int64
+	var last atomic.Value
+	s.get = func(w http.ResponseWriter, r *http.Request) {
+		n := opened.Add(1)
+		last.Store(r.Header.Get("Last-Event-Id"))
+		events(w)
+		if n == 1 {
+			pour(w, r, "id: 7\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":\"")
+			return
+		}
+		_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"after\"}\n\n")
+		flush(w)
+		backoff.For(r.Context(), time.Hour)
+	}
+	s.post = func(w http.ResponseWriter, _ *http.Request, id string) { plainly(w, id, `{}`) }
+	bubble(t, s, func(t *testing.T, u *Upstream, rest *adaptertest.Client) {
+		u.o.MaxMessage, u.limit = 1<<20, 1<<20+conn.EnvelopeRoom
+		up := open(t, u, rest)
+		defer up.Close(context.Background())
+		synctest.Wait()
+		wiretest.Advance(5 * time.Second)
+		synctest.Wait()
+		if said := strings.Join(rest.Said(), " "); opened.Load() != 2 || last.Load() != "7" || !strings.Contains(said, "after") {
+			t.Errorf("%d streams, the last one behind %q, on which came %q", opened.Load(), last.Load(), said)
+		}
+		adaptertest.Call(t.Context(), t, up, nil, ask).Result(t)
+		rest.NoGone(t)
+	})
 }

@@ -112,8 +112,8 @@ func deliver(t *testing.T, c *Conn, line string) {
 // client's come back with their JSON type.
 func TestConnNumbers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, back := &wireOf{}, &asker{}
-		c := New("fake", w, &asker{}, Timeouts{})
+		w, back, rest := &wireOf{}, &asker{}, &asker{}
+		c := New("fake", w, rest, Timeouts{})
 		one := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":"1"}}}`)
 		two := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"progressToken":12345678901234567890}}}`)
 		got := w.take()
@@ -125,6 +125,12 @@ func TestConnNumbers(t *testing.T) {
 		got = back.take()
 		bridgetest.Contains(t, got, `"progressToken":12345678901234567890,"progress":1`, `"progressToken":"1","progress":2`)
 		bridgetest.Lacks(t, got, `"progress":3`, `"progress":4`)
+		// What comes on the stream of a call is about the call. That something has changed is for all of the connection.
+		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/vendor/x"}`))
+		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
+		if said, changed := back.take(), rest.take(); !strings.HasSuffix(said, `/x"}`) || !strings.HasSuffix(changed, `list_changed"}`) || strings.Contains(said+changed, "\n") {
+			t.Errorf("the call's client heard %s, the connection's %s", said, changed)
+		}
 		for _, nobody := range []string{`{"jsonrpc":"2.0","id":"one","result":{}}`, `{"jsonrpc":"2.0","id":"01","result":{}}`, `{"jsonrpc":"2.0","id":0,"result":{}}`, `{"jsonrpc":"2.0","id":77,"result":{}}`, `{"jsonrpc":"2.0","error":{"code":1,"message":"m"}}`} {
 			deliver(t, c, nobody)
 		}
@@ -327,20 +333,6 @@ func TestCancelReason(t *testing.T) {
 	}
 }
 
-// What a client must not send, a server may: its questions get their answers under
-// the id that it has given them.
-func TestConnQuestionWithFraction(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, rest := &wireOf{}, &asker{}
-		c := New("fake", w, rest, Timeouts{})
-		deliver(t, c, `{"jsonrpc":"2.0","id":1.50,"method":"roots/list"}`)
-		rest.replies[0](bridgetest.Parse(t, `{"jsonrpc":"2.0","id":55,"result":{"roots":[]}}`))
-		if got, want := w.take(), `{"jsonrpc":"2.0","id":1.50,"result":{"roots":[]}}`; got != want {
-			t.Errorf("got  %s\nwant %s", got, want)
-		}
-	})
-}
-
 // The server's questions: answered under its own raw id, withdrawn when it
 // cancels or the connection fails, refused when an id is used twice.
 func TestConnQuestions(t *testing.T) {
@@ -362,6 +354,11 @@ func TestConnQuestions(t *testing.T) {
 		if got, want := w.take(), `{"jsonrpc":"2.0","id":"1","result":{"roots":[]}}`; got != want {
 			t.Errorf("got  %s\nwant %s", got, want)
 		}
+		deliver(t, c, `{"jsonrpc":"2.0","id":1.50,"method":"roots/list"}`) // a client must not send such an id, and a server may
+		rest.replies[2](answer)
+		if got, want := w.take(), `{"jsonrpc":"2.0","id":1.50,"result":{"roots":[]}}`; got != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
 		deliver(t, c, `{"jsonrpc":"2.0","id":9,"method":"ping"}`) // R-154
 		bridgetest.Contains(t, w.take(), `"id":9,"result":{}`)
 		deliver(t, c, `{"jsonrpc":"2.0","id":5,"method":"roots/list"}`)
@@ -375,8 +372,8 @@ func TestConnQuestions(t *testing.T) {
 		}
 		w.take()
 		deliver(t, c, `{"jsonrpc":"2.0","id":6,"method":"roots/list"}`)
-		rest.replies[2](answer)
-		if got := w.take(); got != "" || len(rest.replies) != 3 {
+		rest.replies[3](answer)
+		if got := w.take(); got != "" || len(rest.replies) != 4 {
 			t.Errorf("after Fail: sent %q, asked %d", got, len(rest.replies))
 		}
 		if err := c.Notify(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"x"}`)}); !errors.Is(err, why) {
@@ -389,5 +386,122 @@ func TestConnQuestions(t *testing.T) {
 		ch = ask(t, c, t.Context(), nil, `{"jsonrpc":"2.0","id":3,"method":"x"}`)
 		c.Unanswerable([]byte("1"), "too large")
 		bridgetest.Contains(t, (<-ch).answer, "upstream_too_large")
+	})
+}
+
+// A server's optional members that are null do not reach clients, and those of clients do not reach servers. A
+// payload without them keeps its bytes.
+func TestNulls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &wireOf{}
+		back := &asker{at: func(reply func(*jsonrpc.Message)) {
+			reply(jsonrpc.NewResult(nil, []byte(`{"action":"cancel","content":null}`)))
+		}}
+		c := New("fake", w, back, Timeouts{})
+		list := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+		call := ask(t, c, t.Context(), back, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a","arguments":{"x":null}}}`)
+		bridgetest.Contains(t, w.take(), `"arguments":{"x":null}`)
+		deliver(t, c, `{"jsonrpc":"2.0","id":7,"method":"elicitation/create","params":{}}`)
+		bridgetest.Contains(t, w.take(), `"result":{"action":"cancel"}`)
+		deliver(t, c, `{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"a","annotations":null}],"nextCursor":null}}`)
+		bridgetest.Contains(t, (<-list).answer, `"result":{"tools":[{"name":"a"}]}`)
+		deliver(t, c, `{"jsonrpc":"2.0","id":2,"result":{ "content":[ ],"structuredContent":{"x":null}}}`)
+		bridgetest.Contains(t, (<-call).answer, `"result":{ "content":[ ],"structuredContent":{"x":null}}`)
+	})
+}
+
+// R-022: a client gets a whole greeting of a server that leaves out parts of it. A server of 2024-10-07 is one of 2024-11-05,
+// also for its clients.
+func TestHandshakeFills(t *testing.T) {
+	for _, tc := range []struct{ asked, result, want string }{
+		{
+			"2025-06-18", `{"capabilities":{"tools":{},"prompts":null},"instructions":null}`,
+			`2025-06-18 {"capabilities":{"tools":{}},"protocolVersion":"2025-06-18","serverInfo":{"name":"fake","version":"unknown"}}`,
+		},
+		{
+			"2025-11-25", `{"protocolVersion":"2024-10-07","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`,
+			`2024-11-05 {"protocolVersion":"2024-11-05","capabilities":{},"serverInfo":{"name":"old","version":"1"}}`,
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			c := New("fake", &wireOf{}, &asker{}, Timeouts{})
+			done := make(chan string, 1)
+			go func() {
+				g, err := Handshake(t.Context(), c, &bridge.Caller{Params: []byte(`{"protocolVersion":"` + tc.asked + `"}`)}, "")
+				if err != nil {
+					done <- err.Error()
+					return
+				}
+				done <- g.Revision + " " + string(g.Result)
+			}()
+			synctest.Wait()
+			deliver(t, c, `{"jsonrpc":"2.0","id":1,"result":`+tc.result+`}`)
+			if got := <-done; got != tc.want {
+				t.Errorf("greeting %s\nwant     %s", got, tc.want)
+			}
+		})
+	}
+}
+
+// A sender waits while the queue is full, until there is room or its context
+// ends. What may not wait is taken all the same (Sender).
+func TestQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := NewQueue(100, func() { t.Error("overfull") })
+		send := func(ctx context.Context, size int) error {
+			line := jsonrpc.NewBuffer(size)
+			line.B = append(line.B, strings.Repeat("x", size)...)
+			return q.Send(ctx, Outgoing{Line: line})
+		}
+		take := func(want int) {
+			t.Helper()
+			if o, err := q.Take(); err != nil || len(o.Line.B) != want {
+				t.Fatalf("Take() = %d bytes, %v, want %d", len(o.Line.B), err, want)
+			}
+		}
+		if err := send(t.Context(), 150); err != nil { // what is larger than the limit passes alone
+			t.Fatal(err)
+		}
+		why := errors.New("no patience")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		gave, waited := make(chan error), make(chan error)
+		go func() { gave <- send(ctx, 20) }()
+		synctest.Wait()
+		cancel(why)
+		if err := <-gave; !errors.Is(err, why) {
+			t.Errorf("Send = %v, want the context's cause", err)
+		}
+		go func() { waited <- send(t.Context(), 30) }()
+		synctest.Wait()
+		select {
+		case err := <-waited:
+			t.Fatalf("Send did not wait for room: %v", err)
+		default:
+		}
+		urgent := Outgoing{Line: jsonrpc.NewBuffer(40), Urgent: true}
+		urgent.Line.B = append(urgent.Line.B, strings.Repeat("x", 40)...)
+		if err := q.Send(t.Context(), urgent); err != nil {
+			t.Errorf("Send of what is urgent = %v", err)
+		}
+		take(150)
+		if err := <-waited; err != nil {
+			t.Errorf("Send = %v", err)
+		}
+		take(40)
+		take(30)
+		end := errors.New("stopped")
+		go func() {
+			_, err := q.Take()
+			waited <- err
+		}()
+		synctest.Wait()
+		q.Stop(errors.New("for senders"), end)
+		q.Stop(errors.New("again"), errors.New("again"))
+		if err := <-waited; !errors.Is(err, end) {
+			t.Errorf("Take() = %v, want %v", err, end)
+		}
+		if err := send(t.Context(), 1); err == nil || err.Error() != "for senders" {
+			t.Errorf("Send to a stopped queue = %v", err)
+		}
 	})
 }

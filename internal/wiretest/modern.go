@@ -39,7 +39,6 @@ type Modern struct {
 	cancelled []string      // cancelled requests, with the reasons
 	waiting   []chan string
 	listens   map[*bridge.Request]struct{}
-	heeded    chan struct{} // closed at the next subscription; nil if no test waits
 }
 
 var (
@@ -204,10 +203,6 @@ func (m *Modern) listen(ctx context.Context, r *bridge.Request) (*jsonrpc.Messag
 	// The lock is held, so that a subscription gets every Say after its acknowledgement.
 	r.Back.Notify(said(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"notifications":` + filter.Raw + `}}`))
 	m.listens[r] = struct{}{}
-	if m.heeded != nil {
-		close(m.heeded)
-		m.heeded = nil
-	}
 	m.mu.Unlock()
 	<-ctx.Done()
 	m.mu.Lock()
@@ -249,23 +244,6 @@ func (m *Modern) Say(line string) {
 	for r := range m.listens {
 		r.Back.Notify(said(line))
 	}
-}
-
-// Subscribed returns a channel that is closed when there is a subscription. Tests need it because clients may continue
-// without waiting for the subscription.
-func (m *Modern) Subscribed() <-chan struct{} {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	heeded := make(chan struct{})
-	switch {
-	case len(m.listens) > 0:
-		close(heeded)
-	case m.heeded != nil:
-		return m.heeded
-	default:
-		m.heeded = heeded
-	}
-	return heeded
 }
 
 // Answer answers the oldest call of the tool wait. It reports whether there is such a call.
