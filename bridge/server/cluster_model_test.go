@@ -161,6 +161,7 @@ func (w *wholePlay) start(role string) *wholeOne {
 	c.Cluster.Role = role
 	s := config.DefaultServer("files", "")
 	s.Stdio = &config.Stdio{Command: "in memory"}
+	s.Timeout = 30 * time.Second // what ends a call whose question was answered, where the answer could not be sent on
 	c.Servers = append(c.Servers, s)
 	c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
 	c.Drain = 4 * time.Second
