@@ -243,15 +243,3 @@ func TestIdleStrangers(t *testing.T) {
 		})
 	}
 }
-
-// The header of a request has 16 KiB, and what HTTP servers add to that.
-func TestHeaderSize(t *testing.T) {
-	l := onSocket(t, nil)
-	for size, status := range map[int]int{12 << 10: 200, 32 << 10: 431} {
-		c := l.dial()
-		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: %s\r\n\r\n", strings.Repeat("x", size))
-		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != status {
-			t.Errorf("a header of %d bytes: %v %v, want %d", size, res, err, status)
-		}
-	}
-}
