@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // The configuration bounds the connections that are open at once, also without a key. Others are closed, and
@@ -179,28 +180,6 @@ func TestStrangersMakeRoom(t *testing.T) {
 	}
 }
 
-// pipes is a listener in memory.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808} }
-
-func (p *pipes) Close() error {
-	close(p.done)
-	return nil
-}
-
 // With access rules, an idle connection without a good key is closed after a minute, and any other after five.
 func TestIdleStrangers(t *testing.T) {
 	for _, test := range []struct {
@@ -214,11 +193,10 @@ func TestIdleStrangers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, private, "one")
-				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				site := wiretest.NewClients(t)
 				ended := make(chan error, 1)
-				go func() { ended <- r.s.serve(p) }()
-				client, server := net.Pipe()
-				p.conns <- server
+				go func() { ended <- r.s.serve(site.Listener()) }()
+				client := site.Dial()
 				in := bufio.NewReader(client)
 				for i := range 2 {
 					time.Sleep(time.Duration(i) * 30 * time.Second) // of the bubble: each request begins the time anew

@@ -127,7 +127,8 @@ func TestSessionOfOneServer(t *testing.T) {
 	})
 }
 
-// At /sse a GET with a session is of Streamable HTTP, one without of HTTP+SSE.
+// At /sse a GET with a session is of Streamable HTTP, one without of HTTP+SSE. Clients without sessions are served there too
+// (R-094).
 func TestBothAtSSE(t *testing.T) {
 	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
 		id := r.begin("/sse")
@@ -144,6 +145,12 @@ func TestBothAtSSE(t *testing.T) {
 		}
 		get.Wait()
 		old.Leave()
+		for _, path := range []string{"/sse", "/one/sse", "/mcp", "/one/mcp"} {
+			body, header := modernCall("server/discover", "")
+			if r := r.Do("POST", path, body, header...).Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"supportedVersions":["2026-07-28","2025-11-25"`) || r.Header("Mcp-Session-Id") != "" {
+				t.Errorf("discover at %s = %d %s", path, r.Status(), r.Body())
+			}
+		}
 	})
 }
 
@@ -355,7 +362,8 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses.
+// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses, and
+// subscriptions with their result (R-145).
 func TestStop(t *testing.T) {
 	for _, finishes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("finishes=%t", finishes), func(t *testing.T) {
@@ -367,6 +375,8 @@ func TestStop(t *testing.T) {
 				id := r.begin("/mcp")
 				under := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
 				get, old := r.Do("GET", "/mcp", "", "Mcp-Session-Id", id), r.Do("GET", "/sse", "")
+				body, header := modernCall("subscriptions/listen", `"notifications":{},`)
+				heard := r.Do("POST", "/one/mcp", body, header...)
 				synctest.Wait()
 				cancel()
 				synctest.Wait()
@@ -383,6 +393,9 @@ func TestStop(t *testing.T) {
 				}
 				get.Wait()
 				old.Wait()
+				if e := heard.Wait().Events(); len(e) != 2 || !strings.Contains(e[0].Data, "acknowledged") || !strings.Contains(e[1].Data, `"result"`) || heard.Err() != nil {
+					t.Errorf("a subscription = %+v, %v", e, heard.Err())
+				}
 				if err := <-served; err != nil {
 					t.Errorf("Serve = %v", err)
 				}
