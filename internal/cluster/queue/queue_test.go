@@ -21,7 +21,7 @@ func TestMemory(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queue.Queue { return queuetest.NewMemory() })
 }
 
-// slots is a worker with so many places.
+// desk is a worker with so many places.
 type desk struct {
 	name    string
 	servers []string
@@ -202,37 +202,50 @@ func TestOnce(t *testing.T) {
 	})
 }
 
-// An request that a worker has taken and not done, because it was killed, goes to another
-// one. Nothing else is lost by that (S-051).
+// A request that a worker has taken and not done, because it was killed, goes to another
+// one. Nothing else is lost by that (S-051). It is found, though others stand before it whose front cannot be reached.
 func TestKilledWorker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := queuetest.NewMemory()
-		f := fronts(m, "x")
-		begun := time.Now()
-		got := make(chan queue.Grant)
-		go func() {
-			grant, err := f["x"].Wait(t.Context(), "a", 10)
-			if err != nil {
-				t.Error(err)
+	for before, within := range map[int]time.Duration{0: 5 * time.Second, 4: 15 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			m := queuetest.NewMemory()
+			f := fronts(m, "far", "near")
+			d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(t queue.Taken) error {
+				if t.Front == "far" {
+					return queue.ErrUnreached
+				}
+				return nil
+			}}
+			ctx, cancel := context.WithCancel(t.Context())
+			var far sync.WaitGroup
+			for range before {
+				far.Go(func() { _, _ = f["far"].Wait(ctx, "a", 10) })
 			}
-			got <- grant
-		}()
-		synctest.Wait()
-		if taken, err := m.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
-			t.Fatalf("%v, %v", taken, err) // by one that is killed now
-		}
-		w := work(m, &desk{name: "w", servers: []string{"a"}, front: f, places: 1})
-		if grant := <-got; grant.Worker != "w" {
-			t.Errorf("%+v", grant)
-		}
-		if took := time.Since(begun); took < 3*time.Second || took > 5*time.Second {
-			t.Errorf("after %v", took)
-		}
-		w.Close()
-	})
+			synctest.Wait()
+			begun, took := time.Now(), make(chan time.Duration)
+			go func() {
+				if grant, err := f["near"].Wait(t.Context(), "a", 10); err != nil || grant.Worker != "w" {
+					t.Errorf("%+v, %v", grant, err)
+				}
+				took <- time.Since(begun)
+			}()
+			synctest.Wait()
+			for range before + 1 {
+				if taken, err := m.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
+					t.Fatalf("%v, %v", taken, err) // by one that is killed now
+				}
+			}
+			w := work(m, d)
+			if took := <-took; took < 3*time.Second || took > within {
+				t.Errorf("behind %d others: after %v", before, took)
+			}
+			cancel()
+			far.Wait()
+			w.Close()
+		})
+	}
 }
 
-// An request whose front has died is dropped, and its place is free again.
+// A request whose front has died is dropped, and its place is free again.
 func TestDeadFront(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := queuetest.NewMemory()
@@ -336,50 +349,6 @@ func TestUnreached(t *testing.T) {
 	})
 }
 
-// An request that its worker has left behind is found, though others stand before it whose
-// front cannot be reached.
-func TestBehindUnreached(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := queuetest.NewMemory()
-		f := fronts(m, "far", "near")
-		d := &desk{name: "w", servers: []string{"a"}, front: f, places: 1, lost: func(t queue.Taken) error {
-			if t.Front == "far" {
-				return queue.ErrUnreached
-			}
-			return nil
-		}}
-		ctx, cancel := context.WithCancel(t.Context())
-		var far sync.WaitGroup
-		for range 4 {
-			far.Go(func() { _, _ = f["far"].Wait(ctx, "a", 10) })
-		}
-		synctest.Wait()
-		got := make(chan queue.Grant, 1)
-		far.Go(func() {
-			grant, _ := f["near"].Wait(ctx, "a", 10)
-			got <- grant
-		})
-		synctest.Wait()
-		for range 5 { // a worker has taken all, and died
-			if taken, err := m.Take(t.Context(), []string{"a"}, time.Second); err != nil || len(taken) != 1 {
-				t.Fatal(taken, err)
-			}
-		}
-		w := work(m, d)
-		select {
-		case grant := <-got:
-			if grant.Worker != "w" {
-				t.Errorf("%+v", grant)
-			}
-		case <-time.After(15 * time.Second):
-			t.Error("the request behind those of a front that cannot be reached is not found")
-		}
-		cancel()
-		far.Wait()
-		w.Close()
-	})
-}
-
 // A worker with one place serves several lines.
 func TestLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -471,7 +440,7 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
-// An request that has vanished from its line, with the line or alone, is made again: nobody
+// A request that has vanished from its line, with the line or alone, is made again: nobody
 // else knows that it waits.
 func TestVanished(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
