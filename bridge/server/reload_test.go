@@ -68,23 +68,18 @@ func kinds(c *config.Config) {
 	}
 }
 
-// do makes a request of a session with a key.
+// as makes a request with a key, and returns the id of a session that begins, or the answer.
 func (r *rig) as(key, path, session, body string) (int, string) {
 	r.t.Helper()
-	q := httptest.NewRequest("POST", path, strings.NewReader(body))
-	q.Host = "localhost"
-	q.Header.Set("Content-Type", "application/json")
-	q.Header.Set("Accept", "application/json, text/event-stream")
-	q.Header.Set("Authorization", "Bearer "+key)
+	header := as(key)
 	if session != "" {
-		q.Header.Set("Mcp-Session-Id", session)
+		header = append(header, "Mcp-Session-Id", session)
 	}
-	w := httptest.NewRecorder()
-	r.s.http.Handler.ServeHTTP(w, q)
-	if id := w.Header().Get("Mcp-Session-Id"); session == "" && id != "" {
-		return w.Code, id
+	a := r.Do("POST", path, body, header...).Wait()
+	if id := a.Header("Mcp-Session-Id"); session == "" && id != "" {
+		return a.Status(), id
 	}
-	return w.Code, w.Body.String()
+	return a.Status(), a.Body()
 }
 
 // Who may call, and what, changes while sessions are open: who goes is out, who has
