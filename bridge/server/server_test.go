@@ -176,6 +176,7 @@ func TestEndpoint(t *testing.T) {
 		{"", "", proxy, "/one/sse", "/a\ndata: x", "/one/messages"},
 		{"", "", proxy, "/one/sse", `/\evil.example.com`, "/one/messages"},
 		{"", "", proxy, "/one/sse", "https://evil.example.com", "/one/messages"},
+		{"", "", "@", "/one/sse", "/outer", "/one/messages"}, // of a socket without an address
 		{"/x", "", proxy, "/x/sse", "", "/x/messages"},
 		{"/x", "", proxy, "/x/one/sse", "", "/x/one/messages"},
 		{"/x/y", "/tools", proxy, "/x/y/tools/one/sse", "", "/x/y/tools/one/messages"},

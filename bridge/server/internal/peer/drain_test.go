@@ -20,13 +20,17 @@ var discard = slog.New(slog.DiscardHandler)
 
 // An instance that is about to stop answers the others on connections that they do not
 // use again, and streams of GETs that it has sent on end: their clients are told when to
-// come back. Calls go on (S-070).
+// come back. Calls go on (S-070). An instance that has no time left to stop ends what it still serves.
 func TestLeave(t *testing.T) {
 	release := make(chan struct{})
 	p, at := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, ": hello\n\n")
 		_ = http.NewResponseController(w).Flush()
+		if r.Method == http.MethodGet {
+			<-r.Context().Done()
+			return
+		}
 		select {
 		case <-release:
 			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
@@ -91,6 +95,19 @@ func TestLeave(t *testing.T) {
 	p.node.Drain(ctx)
 	if got := closes(); got != "closes" {
 		t.Errorf("a connection to an instance that stops %s", got)
+	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+at.Address+version+"s/_/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.link(at).http.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	p.Close(ctx)
+	if text, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("a stream to an instance that has stopped ends well: %q", text)
 	}
 }
 
