@@ -111,6 +111,12 @@ func TestLeave(t *testing.T) {
 	}
 }
 
+// serves reports whether an instance answers a request of a caller for a session, or leaves it to its own handlers.
+func serves(ctx context.Context, p *Peers, w *httptest.ResponseRecorder) bool {
+	r := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, "alice"), "POST", "/files/mcp", nil)
+	return p.Serve(w, r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
+}
+
 // A session of a caller that may not use its server any more, as one whose key was taken away, is
 // not taken over (S-083): for the client it does not exist, and the store is not touched.
 func TestBarred(t *testing.T) {
@@ -132,10 +138,7 @@ func TestBarred(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := func() bool {
-			r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
-			return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-		}
+		asked := func() bool { return serves(t.Context(), p, httptest.NewRecorder()) }
 		if asked() || adopted != 0 {
 			t.Errorf("it was answered, or taken over %d times", adopted)
 		}
@@ -164,15 +167,14 @@ func TestAdoptRefused(t *testing.T) {
 				has: func(string) bool { return tries > 1 },
 			}
 			p, n, records := joined(t, own)
-			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}}, true)
+			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}}, true)
 			if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(seen.Key) {
 				t.Errorf("%v: adopt = %+v", refusal, got)
 			}
 			if after, err := n.Find(t.Context(), seen.Key); err != nil || after.Owner != "" {
 				t.Errorf("%v: the store has %+v, %v", refusal, after, err)
 			}
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
-			if p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) || tries != 2 {
+			if serves(t.Context(), p, httptest.NewRecorder()) || tries != 2 {
 				t.Errorf("%v: the next request was answered, after %d tries", refusal, tries)
 			}
 		}
@@ -220,13 +222,7 @@ func TestGone(t *testing.T) {
 			gone, leave := context.WithCancel(t.Context())
 			leave()
 			looks := 0
-			own := &local{
-				has: func(string) bool {
-					looks++
-					return looks > 100
-				},
-			}
-			p, n, _ := joined(t, own)
+			p, n, _ := joined(t, &local{has: func(string) bool { looks++; return looks > 100 }})
 			key := session.Key("an id")
 			if taken {
 				p.adopting[key] = make(chan struct{})
@@ -234,8 +230,7 @@ func TestGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			a := httptest.NewRecorder()
-			r := httptest.NewRequestWithContext(gone, "POST", "/files/mcp", nil)
-			if !p.Serve(a, r, "files", "an id", false, nil) || a.Code != http.StatusServiceUnavailable || looks > 1 {
+			if !serves(gone, p, a) || a.Code != http.StatusServiceUnavailable || looks > 1 {
 				t.Errorf("taken over: %t: answered %d after %d looks", taken, a.Code, looks)
 			}
 		}
