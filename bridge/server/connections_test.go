@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -108,75 +107,62 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// One address has a quarter of the connections, unless it is a proxy.
+// One address has a quarter of the connections, unless it is a proxy. With access rules, the oldest connection without a
+// good key gives its place up for a new one: of the same address, if that has a quarter of the places. One with a good key
+// keeps its place.
 func TestConnectionsOfOneAddress(t *testing.T) {
-	var log bytes.Buffer
-	c := newConnections(8, false, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
-	var open []*clientConn
-	for _, test := range []struct {
-		peer string
-		free bool
-	}{
-		{"192.0.2.1:1000", true}, {"[::ffff:192.0.2.1]:1001", true}, {"192.0.2.1:1002", false},
-		{"[2001:db8::1]:1", true}, {"[2001:db8::2]:1", true}, {"[2001:db8::3]:1", false}, {"[2001:db8:0:1::1]:1", true},
-		{"10.1.2.3:1", true}, {"10.1.2.3:2", true}, {"10.1.2.3:3", true},
-		{"127.0.0.1:1", false}, // all places are taken
+	type entry struct {
+		peer   string
+		free   bool
+		gone   int // the connection that goes for it; 0 for none
+		useKey bool
+	}
+	for rules, entries := range map[bool][]entry{
+		false: {
+			{peer: "192.0.2.1:1000", free: true}, {peer: "[::ffff:192.0.2.1]:1001", free: true}, {peer: "192.0.2.1:1002"},
+			{peer: "[2001:db8::1]:1", free: true}, {peer: "[2001:db8::2]:1", free: true}, {peer: "[2001:db8::3]:1"}, {peer: "[2001:db8:0:1::1]:1", free: true},
+			{peer: "10.1.2.3:1", free: true}, {peer: "10.1.2.3:2", free: true}, {peer: "10.1.2.3:3", free: true},
+			{peer: "127.0.0.1:1"}, // all places are taken
+		},
+		true: {
+			{peer: "192.0.2.2:1", free: true},
+			{peer: "192.0.2.1:1", free: true},
+			{peer: "192.0.2.1:2", free: true, useKey: true},
+			{peer: "192.0.2.1:3", free: true, gone: 2, useKey: true},
+			{peer: "192.0.2.1:4"}, // none left of the address
+			{peer: "10.0.0.1:1", free: true, useKey: true},
+			{peer: "10.0.0.1:2", free: true, useKey: true},
+			{peer: "10.0.0.1:3", free: true, useKey: true},
+			{peer: "10.0.0.1:4", free: true, useKey: true},
+			{peer: "10.0.0.1:5", free: true, useKey: true},
+			{peer: "127.0.0.1:1", free: true, gone: 1, useKey: true}, // all places are taken
+			{peer: "127.0.0.1:2"},                                    // none left
+		},
 	} {
-		client := &clientConn{all: c, from: addressOf(test.peer)}
-		if why, _ := c.enter(client); (why == "") != test.free {
-			t.Errorf("%s: %q, want a place: %t", test.peer, why, test.free)
+		c := newConnections(8, rules, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.DiscardHandler))
+		open := []*clientConn{nil}
+		for i, e := range entries {
+			client := &clientConn{all: c, from: addressOf(e.peer)}
+			why, stranger := c.enter(client)
+			if free := why == "" || stranger != nil; free != e.free || stranger != open[e.gone] {
+				t.Errorf("rules: %t; %d, %s: %q, and %+v went; want a place: %t, and that %d goes", rules, i+1, e.peer, why, stranger, e.free, e.gone)
+			}
+			open = append(open, client)
+			if e.useKey {
+				markAuthenticated(context.WithValue(t.Context(), clientKey{}, client))
+			}
 		}
-		open = append(open, client)
-	}
-	for _, client := range open {
-		c.leave(client)
-	}
-	for i := range 8 {
-		if why, _ := c.enter(&clientConn{all: c, from: addressOf("127.0.0.1:1")}); why != "" {
-			t.Errorf("connection %d of loopback: %s", i, why)
+		for _, client := range open[1:] {
+			c.leave(client)
 		}
-	}
-}
-
-// With access rules, the oldest connection without a good key gives its place up for a new one: of the same
-// address, if that has a quarter of the places. One with a good key keeps its place.
-func TestStrangersMakeRoom(t *testing.T) {
-	c := newConnections(8, true, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.DiscardHandler))
-	open := map[string]*clientConn{}
-	for _, test := range []struct {
-		name, peer string
-		free       bool
-		gone       string
-		useKey     bool
-	}{
-		{"other", "192.0.2.2:1", true, "", false},
-		{"first", "192.0.2.1:1", true, "", false},
-		{"keyed", "192.0.2.1:2", true, "", true},
-		{"second", "192.0.2.1:3", true, "first", true},
-		{"none left of the address", "192.0.2.1:4", false, "", false},
-		{"proxy 1", "10.0.0.1:1", true, "", true},
-		{"proxy 2", "10.0.0.1:2", true, "", true},
-		{"proxy 3", "10.0.0.1:3", true, "", true},
-		{"proxy 4", "10.0.0.1:4", true, "", true},
-		{"proxy 5", "10.0.0.1:5", true, "", true},
-		{"all places are taken", "127.0.0.1:1", true, "other", true},
-		{"none left", "127.0.0.1:2", false, "", false},
-	} {
-		client := &clientConn{all: c, from: addressOf(test.peer)}
-		why, stranger := c.enter(client)
-		if free := why == "" || stranger != nil; free != test.free || stranger != open[test.gone] {
-			t.Errorf("%s: %q, and %+v went; want a place: %t, and that %q goes", test.name, why, stranger, test.free, test.gone)
+		if c.open != 0 || len(c.from) != 0 || c.strangers.Len() != 0 {
+			t.Errorf("after all left: %d open, %v, %d strangers", c.open, c.from, c.strangers.Len())
 		}
-		open[test.name] = client
-		if test.useKey {
-			markAuthenticated(context.WithValue(t.Context(), clientKey{}, client))
+		for i := range 8 {
+			if why, _ := c.enter(&clientConn{all: c, from: addressOf("127.0.0.1:1")}); why != "" {
+				t.Errorf("connection %d of loopback: %s", i, why)
+			}
 		}
-	}
-	for _, client := range open {
-		c.leave(client)
-	}
-	if c.open != 0 || len(c.from) != 0 || c.strangers.Len() != 0 {
-		t.Errorf("after all left: %d open, %v, %d strangers", c.open, c.from, c.strangers.Len())
 	}
 }
 

@@ -252,13 +252,17 @@ func TestTakeOver(t *testing.T) {
 }
 
 // (S-061, S-064): a store that is emptied, or lost and back, ends nobody's session, and
-// what lives is not taken over.
+// what lives is not taken over. Nor does another instance take the place of an owner of a shared connection (S-040).
 func TestWiped(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
 			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
 			w.put(n, "k")
+			home := cluster.ConnectionKey("files", "sessions\x00p")
+			if _, mine, err := n.Claim(t.Context(), home, "files", enough); !mine || err != nil {
+				t.Fatalf("Claim = %t, %v", mine, err)
+			}
 			w.wipe(restart)
 			if err := takeOver(t.Context(), b, "k"); err == nil {
 				t.Error("a session was taken over that lives")
@@ -266,7 +270,14 @@ func TestWiped(t *testing.T) {
 			if b.Beat(t.Context()) != nil || !b.Grace() { // (S-027)
 				t.Error("what is missing is taken for gone")
 			}
-			time.Sleep(lease)
+			for since := time.Now(); time.Since(since) < lease; time.Sleep(50 * time.Millisecond) {
+				if at, mine, err := b.Claim(t.Context(), home, "files", enough); mine || err == nil && at.ID != "a" {
+					t.Fatalf("the owner is %+v, after %v", at, time.Since(since))
+				}
+			}
+			if at, _, err := b.Claim(t.Context(), home, "files", enough); err != nil || at.ID != "a" {
+				t.Errorf("afterwards the owner is %+v, %v", at, err)
+			}
 			if h, err := b.Find(t.Context(), "k"); err != nil || h.Owner != "a" || !n.Holds("k") || n.Await(t.Context(), "k") != nil {
 				t.Errorf("Find = %+v, %v", h, err)
 			}
@@ -981,34 +992,6 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 
 // enough says that there is room for one more owner.
 func enough() error { return nil }
-
-// A owner that is there comes back when the store has been emptied: another instance does not
-// take its place meanwhile (S-040, S-061).
-func TestHomeAfterWipe(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		in(t, func(t *testing.T, w *world) {
-			n, b := w.start("a"), w.start("b")
-			time.Sleep(3 * lease)
-			key := cluster.ConnectionKey("files", "sessions\x00p")
-			if _, mine, err := n.Claim(t.Context(), key, "files", enough); !mine || err != nil {
-				t.Fatalf("Claim = %t, %v", mine, err)
-			}
-			w.wipe(restart)
-			for since := time.Now(); time.Since(since) < 2*lease; time.Sleep(50 * time.Millisecond) {
-				at, mine, err := b.Claim(t.Context(), key, "files", enough)
-				if mine {
-					t.Fatalf("claimed by another after %v", time.Since(since))
-				}
-				if err == nil && at.ID != "a" {
-					t.Fatalf("the owner is %+v", at)
-				}
-			}
-			if at, _, err := b.Claim(t.Context(), key, "files", enough); err != nil || at.ID != "a" {
-				t.Errorf("afterwards the owner is %+v, %v", at, err)
-			}
-		})
-	}
-}
 
 // Owners take no room that sessions need.
 func TestHomesBesideSessions(t *testing.T) {

@@ -226,7 +226,7 @@ func TestGone(t *testing.T) {
 			key := session.Key("an id")
 			if taken {
 				p.adopting[key] = make(chan struct{})
-			} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files"}}); err != nil {
+			} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files", Principal: "alice"}}); err != nil {
 				t.Fatal(err)
 			}
 			a := httptest.NewRecorder()
