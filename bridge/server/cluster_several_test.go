@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -25,6 +26,7 @@ type several struct {
 	conf  func(*config.Config) // changes the whole configuration of the next instance; may be nil
 	path  string               // where clients send; empty for /files/mcp
 	shows string               // what callers show in Authorization; empty for nothing
+	said  lines                // warnings in the logs of all instances
 }
 
 // severally runs f in a bubble with n instances.
@@ -52,7 +54,7 @@ func (s *several) add(change func(*config.Server)) *wholeOne {
 	if s.conf != nil {
 		s.conf(c)
 	}
-	log := slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	log := slog.New(slog.NewTextHandler(io.MultiWriter(s.t.Output(), &s.said), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	w := s.start(c, log, func(own *server, item *config.Server) backend {
 		switch {
 		case item.Stdio == nil:
@@ -94,6 +96,12 @@ func (s *several) post(at *wholeOne, session, body string) (*wiretest.Reply, gjs
 		}
 	}
 	return r, gjson.Parse(r.Body())
+}
+
+// warned waits for a text in the logs.
+func (s *several) warned(what string) {
+	s.t.Helper()
+	s.until(what, func() bool { return strings.Contains(s.said.String(), what) })
 }
 
 // says makes a call whose answer has a text.
