@@ -22,7 +22,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // other returns a copy of the configuration that counts, as change makes it.
@@ -145,36 +144,6 @@ func TestApplyAccessFault(t *testing.T) {
 		}
 		if code, body := r.as(devKey, "/one/mcp", "", initialize); code == 401 {
 			t.Errorf("its key is gone: %d %s", code, body)
-		}
-	})
-}
-
-// Another separator or prefix is another name, and nothing else: sessions and stateless clients keep their
-// connections.
-func TestApplyPrefix(t *testing.T) {
-	run(t, kinds, []string{"one", "two"}, func(t *testing.T, r *rig) {
-		session := r.begin("/mcp")
-		calls := func(name string) {
-			t.Helper()
-			for kind, w := range map[string]*wiretest.Reply{
-				"session":   r.Do("POST", "/mcp", call("1", name), "Mcp-Session-Id", session),
-				"stateless": r.Do("POST", "/mcp", callStateless("2", "tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, name)), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name),
-			} {
-				if r := w.Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"result"`) {
-					t.Errorf("%s, %s = %d %s", kind, name, r.Status(), r.Body())
-				}
-			}
-		}
-		calls("one__echo")
-		opened := r.f.Opened()
-		if got := r.apply(func(c *config.Config) {
-			c.Separator, c.Servers[0].Prefix, c.Servers[1].Prefix = ".", "one.", "two."
-		}); got != "separator __ → . (live); servers.one.prefix one__ → one. (live); servers.two.prefix two__ → two. (live)" {
-			t.Errorf("changes: %s", got)
-		}
-		calls("one.echo")
-		if got := r.f.Opened(); got != opened {
-			t.Errorf("%d connections were opened, then %d", opened, got)
 		}
 	})
 }

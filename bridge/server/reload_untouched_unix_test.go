@@ -140,7 +140,8 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// Live settings apply to connected clients: their processes stay, and the next call has the new limits (O-053).
+// Live settings apply to connected clients, with sessions and without: their processes stay, and the next call has the new
+// limits (O-053). Another separator or prefix is another name, and nothing else.
 func TestApplyLive(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
 	s := newSite(t, nil, shell("a", "a", release, ""), tells("c", "c"))
@@ -155,12 +156,13 @@ func TestApplyLive(t *testing.T) {
 	}
 	opened := s.Status()[0].Opened
 	changes, err := s.Apply(s.other(func(c *config.Config) {
+		c.Separator, c.Servers[0].Prefix, c.Servers[1].Prefix = ".", "a.", "c."
 		one := &c.Servers[0]
 		one.Timeout, one.MaxTimeout = 300*time.Millisecond, 300*time.Millisecond
 		one.Limits.Calls, one.Retry.Attempts, one.Breaker.Failures, one.Cache.Lists = 5, 3, 50, time.Minute
 		one.Ping, one.Restart, one.MaxChildren, one.StartsPerMinute, one.RestartMaxPause = time.Hour, false, 100, 20, 2*time.Minute
 	}))
-	if err != nil || len(changes) != 11 {
+	if err != nil || len(changes) != 14 {
 		t.Fatalf("%v, %v", changes, err)
 	}
 	for _, change := range changes {
@@ -169,6 +171,7 @@ func TestApplyLive(t *testing.T) {
 		}
 	}
 	for _, c := range clients {
+		c.prefix = strings.Replace(c.prefix, "__", ".", 1)
 		p := &mcp.CallToolParams{Name: c.prefix + "slow"}
 		p.SetProgressToken("p")
 		if _, err := c.CallTool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "had no answer within 300ms") {
