@@ -682,6 +682,9 @@ func TestDrainIsAcknowledged(t *testing.T) {
 			t.Errorf("it took %v to drain, and is used yet", took)
 		default:
 		}
+		if n := a.Owned(); n != 1 {
+			t.Errorf("it is the owner of %d meanwhile", n)
+		}
 		used()
 		if took := <-done; took != 10*time.Minute {
 			t.Errorf("it took %v to drain, 10 minutes after which it was left", took)

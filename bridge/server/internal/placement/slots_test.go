@@ -304,7 +304,7 @@ func TestClaimed(t *testing.T) {
 }
 
 // A front that asks for a sign of life reaches the process, whatever that speaks: the
-// worker's own answer would say nothing about it.
+// worker's own answer would say nothing about it. A worker that stops closes the connections of fronts behind its answers.
 func TestPing(t *testing.T) {
 	for modern, want := range map[bool]string{false: `"ping"`, true: `"server/discover"`} {
 		bubble(t, func(t *testing.T, r *rig) {
@@ -314,6 +314,21 @@ func TestPing(t *testing.T) {
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("modern %v: %d %s, want %s", modern, w.Code, w.Body, want)
 			}
+			closes := func(what, want string) {
+				t.Helper()
+				w := r.post(t.Context(), s, id, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/x"}`))
+				if got := w.Header().Get("Connection"); w.Code != http.StatusAccepted || got != want {
+					t.Errorf("a worker that %s: %d, Connection: %q", what, w.Code, got)
+				}
+			}
+			closes("works", "")
+			var drained sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			drained.Go(func() { r.slots.tunnels.Drain(ctx) })
+			synctest.Wait()
+			closes("stops", "close")
+			cancel()
+			drained.Wait()
 		})
 	}
 }

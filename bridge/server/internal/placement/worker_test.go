@@ -102,11 +102,15 @@ func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{}
 		l := itself(t, p, func(http.ResponseWriter) bool { return false })
-		l.mute.Store(1)
-		up := l.open(t)
-		if n := l.told.Load(); n != 2 {
-			t.Errorf("%d grants were given, want 2", n)
+		for mute, refuses := range map[int64]bool{1: false, 3: true} { // a front takes nothing from whom it has not reached twice, for a moment
+			l.told.Store(0)
+			l.mute.Store(mute)
+			_ = l.open(t).Close(t.Context())
+			if n := l.told.Load(); n <= mute || (n > mute+1) != refuses {
+				t.Errorf("%d grants were given by a worker that cannot be asked %d times", n, mute)
+			}
 		}
+		up := l.open(t)
 		carry := up.(bridge.Resumable).ResumeData()
 		up.(bridge.Resumable).Detach()
 		_ = up.Close(context.Background())
