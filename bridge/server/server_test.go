@@ -37,8 +37,10 @@ func TestPaths(t *testing.T) {
 						r.begin(base + "/" + name + "/mcp")
 						r.begin(base + "/" + name + "/sse") // R-066: the new transport at the old URL
 					}
-					r.begin(base + "/mcp")
 					r.begin(base + "/sse")
+					if a := r.Do("POST", base+"/mcp", initialize).Wait(); len(names) > 1 && !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
+						t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
+					}
 					for _, path := range []string{"/mcp/", "/sse/", "/one/mcp/", "/one/sse/"} { // as some clients are configured
 						r.begin(base + path)
 						if strings.HasSuffix(path, "/sse/") {
@@ -77,35 +79,6 @@ func TestPaths(t *testing.T) {
 			})
 		}
 	}
-}
-
-// At /mcp several servers are one, whose tools have the configured prefixes; over HTTP+SSE too.
-func TestAllAsOne(t *testing.T) {
-	run(t, func(c *config.Config) { c.Servers[1].Prefix = "second." }, []string{"one", "two"}, func(t *testing.T, r *rig) {
-		if a := r.Do("POST", "/mcp", initialize).Wait(); !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
-			t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
-		}
-		id := r.begin("/mcp")
-		for _, tool := range []string{"one__echo", "second.echo"} {
-			if a := r.Do("POST", "/mcp", call("1", tool), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"result":{"echo":{}}`) {
-				t.Errorf("%s = %d %s", tool, a.Status(), a.Body())
-			}
-		}
-		if a := r.Do("POST", "/mcp", call("1", "two__echo"), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"error"`) {
-			t.Errorf("a name without a server = %d %s", a.Status(), a.Body())
-		}
-		old := r.Do("GET", "/sse", "")
-		synctest.Wait()
-		at := old.Events()[0].Data
-		r.Do("POST", at, initialize).Wait()
-		synctest.Wait() // the answer comes on the stream
-		r.Do("POST", at, call("2", "second.echo")).Wait()
-		synctest.Wait()
-		if e := old.Events(); len(e) != 3 || !strings.Contains(e[2].Data, `"id":2,"result":{"echo":{}}`) {
-			t.Errorf("over HTTP+SSE: %+v", e)
-		}
-		old.Leave()
-	})
 }
 
 // A session lives under one server's URLs only: it is unknown under the others', and nothing of it shows (R-027, R-171, R-172).
