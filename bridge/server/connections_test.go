@@ -193,6 +193,9 @@ func TestIdleStrangers(t *testing.T) {
 					}
 					_, _ = io.Copy(io.Discard, res.Body)
 				}
+				if a := r.answer(from("@", loopback, "GET", "/metrics", as("guess-0123456789abcdef")...)); a.Code != 401 {
+					t.Errorf("a stranger without an address: %d", a.Code)
+				}
 				began := time.Now()
 				if _, err := in.ReadByte(); err == nil {
 					t.Error("something came")

@@ -19,6 +19,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
@@ -343,6 +344,20 @@ func TestApplyAccessLog(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	former, tries := s.accessLog.Load(), 0
+	s.note(func(l *accesslog.Log) bool { // the log is replaced just now
+		if tries++; l != former {
+			return true
+		}
+		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(logs + 1) })); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
+	s.note(func(*accesslog.Log) bool { tries++; return false }) // nor is there another one
+	if tries != 3 {
+		t.Errorf("lines were tried %d times", tries)
+	}
 	s.Close(t.Context())
 	all := ""
 	for n := range logs + 1 {
