@@ -1,11 +1,8 @@
 package server
 
 import (
-	"log/slog"
 	"net/http"
 	"testing"
-
-	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
@@ -15,29 +12,25 @@ import (
 // later, and when the store has been emptied meanwhile (S-043).
 func TestClusterHooks(t *testing.T) {
 	t.Parallel()
-	const key = "a-secret-of-the-hook"
-	inWorld(t, func(t *testing.T, w *world) {
-		var all []*wholeOne
+	severally(t, 0, plain, func(t *testing.T, s *several) {
 		start := func() {
-			c := instanceIn()
-			flows := config.DefaultServer("flows", "")
-			flows.Rest = &rest.Config{BaseURL: "http://localhost:1", Catalog: rest.Catalog{Webhook: true, Secret: key}}
-			c.Servers = []config.Server{flows}
-			all = append(all, w.start(c, slog.New(slog.DiscardHandler), (*server).reach))
-			w.joined(len(all))
+			s.add(func(c *config.Server) {
+				c.Stdio, c.Rest = nil, &rest.Config{BaseURL: "http://localhost:1", Catalog: rest.Catalog{Webhook: true, Secret: hookSecret}}
+			})
+			s.joined(len(s.all))
 		}
 		post := func(at int, body string, want int) {
 			t.Helper()
-			if r := all[at].site.Do("POST", "/hooks/flows", body, as(key)...).Wait(); r.Status() != want {
+			if r := s.all[at].site.Do("POST", "/hooks/files", body, as(hookSecret)...).Wait(); r.Status() != want {
 				t.Fatalf("a webhook with %s: %d %s, want %d", body, r.Status(), r.Body(), want)
 			}
 		}
 		offers := func(tool string, some ...*wholeOne) {
 			t.Helper()
 			for _, o := range some {
-				w.until("each instance has "+tool, func() bool {
-					body, head := modernCall("tools/list", "")
-					return gjson.Get(o.site.Do("POST", "/flows/mcp", body, head...).Wait().Body(), "result.tools.#.name").Raw == `["`+tool+`"]`
+				s.until("each instance has "+tool, func() bool {
+					_, m := s.post(o, "", stateless(1, "tools/list", ""))
+					return m.Get("result.tools.#.name").Raw == `["`+tool+`"]`
 				})
 			}
 		}
@@ -45,15 +38,15 @@ func TestClusterHooks(t *testing.T) {
 		start()
 		post(0, `{"no":"list"}`, http.StatusUnprocessableEntity)
 		post(0, `[{"name":"calc","request":"POST /calc"}]`, http.StatusOK)
-		offers("calc", all...)
+		offers("calc", s.all...)
 		start()
-		offers("calc", all[2])
-		w.wipe(nil)
+		offers("calc", s.all[2])
+		s.wipe(nil)
 		start()
-		offers("calc", all[3])
+		offers("calc", s.all[3])
 		post(3, `[{"name":"sum","request":"POST /sum"}]`, http.StatusOK)
-		offers("sum", all...)
-		w.refuse(all...)
+		offers("sum", s.all...)
+		s.refuse(s.all...)
 		post(1, `[{"name":"lost","request":"POST /lost"}]`, http.StatusServiceUnavailable)
 	})
 }

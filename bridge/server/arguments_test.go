@@ -1,12 +1,7 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -14,7 +9,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/internal/observe/calls"
 	"github.com/mcp-bridge/bridge/config"
@@ -92,37 +86,4 @@ func TestArgumentsOfCallers(t *testing.T) {
 			t.Errorf("an operator saw %s", got)
 		}
 	})
-}
-
-// The tools of an HTTP API are changed like those of any server.
-func TestArgumentsREST(t *testing.T) {
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `["%s"]`, r.URL)
-	}))
-	defer api.Close()
-	c, s := config.Default(), config.DefaultServer("words", "")
-	s.Rest = &rest.Config{BaseURL: api.URL, Tools: []rest.Tool{{Key: "get", Request: "GET /{org}/{word}", Args: []rest.Arg{
-		{Name: "org", Schema: json.RawMessage(`{"type":"string"}`)}, {Name: "word", Schema: json.RawMessage(`{"type":"string"}`)},
-	}}}}
-	s.Tools.Override = map[string]config.Override{"get": {Args: map[string]config.Argument{"org": {Value: json.RawMessage(`"acme"`)}, "word": {As: "w"}}}}
-	c.Servers = []config.Server{s}
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	own := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	defer own.Close(context.Background())
-	for args, want := range map[string]string{
-		`{"w":"x"}`: `[\"/acme/x\"]`, `{"w":"x","org":"evil"}`: "the operator of the bridge sets it", `{"word":"x"}`: `argument \"word\" is called \"w\" here`,
-	} {
-		q := httptest.NewRequest("POST", "http://127.0.0.1:8808/words/mcp", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"get","arguments":`+args+
-			`,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`))
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "get"} {
-			q.Header.Set(name, value)
-		}
-		w := httptest.NewRecorder()
-		if own.Handler().ServeHTTP(w, q); !strings.Contains(w.Body.String(), want) {
-			t.Errorf("%s: %d %s, want %s", args, w.Code, w.Body, want)
-		}
-	}
 }

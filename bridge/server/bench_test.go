@@ -4,13 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httputil"
 	"os"
 	"os/exec"
@@ -32,7 +32,6 @@ import (
 const (
 	echoVariable = "BRIDGE_BENCH_ECHO"
 	echoHTTP     = "http"
-	echoLarge    = "large" // with large answers, and an MCP server beside it
 )
 
 // BenchmarkCall measures one call after the other whose arguments, of the size
@@ -92,16 +91,6 @@ const (
 	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
 )
 
-// twentyTools is the list of a server with tools of usual size.
-var twentyTools = func() string {
-	var all []string
-	for i := range 20 {
-		all = append(all, fmt.Sprintf(`{"name":"tool_%d","title":"Tool %d","description":%q,"inputSchema":{"type":"object","properties":{"path":{"type":"string","description":"What is meant"},"depth":{"type":"integer","minimum":0}},"required":["path"]},"annotations":{"readOnlyHint":true}}`,
-			i, i, strings.Repeat("does something useful ", 8)))
-	}
-	return `{"tools":[` + strings.Join(all, ",") + `]}`
-}()
-
 // TestEchoServer is no test: it is the server that the benchmark starts, and
 // does nothing otherwise. It starts no process.
 func TestEchoServer(t *testing.T) {
@@ -111,8 +100,6 @@ func TestEchoServer(t *testing.T) {
 		return
 	case echoHTTP:
 		serve = echoAPI
-	case echoLarge:
-		serve = func(r io.Reader, w io.Writer) error { return serveAPI(r, w, serveLarge()) }
 	}
 	if err := serve(os.Stdin, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -144,7 +131,7 @@ func echo(r io.Reader, w io.Writer) error {
 		case "initialize":
 			result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"echo","version":"1"}}`)
 		case "tools/list":
-			result = []byte(twentyTools)
+			result = []byte(`{"tools":[]}`)
 		}
 		out = append(append(append(out[:0], `{"jsonrpc":"2.0","id":`...), m.ID...), `,"result":`...)
 		out = append(append(out, result...), "}\n"...)
@@ -154,10 +141,10 @@ func echo(r io.Reader, w io.Writer) error {
 	}
 }
 
-// echoAPI is an HTTP API whose only operation answers with the message that it
-// gets.
+// echoAPI is an HTTP API whose only operation answers with the message that it gets. It writes its address, and ends
+// with its input.
 func echoAPI(r io.Reader, w io.Writer) error {
-	return serveAPI(r, w, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -165,70 +152,12 @@ func echoAPI(r io.Reader, w io.Writer) error {
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = w.Write(body)
 	}))
-}
-
-// serveAPI serves HTTP. It writes its address, and ends with its input.
-func serveAPI(r io.Reader, w io.Writer, h http.Handler) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
+	defer api.Close()
+	if _, err := fmt.Fprintln(w, strings.TrimPrefix(api.URL, "http://")); err != nil {
 		return err
 	}
-	s := &http.Server{Handler: h}
-	if _, err := fmt.Fprintln(w, l.Addr()); err != nil {
-		return err
-	}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
-	_, err = io.Copy(io.Discard, r)
-	_ = s.Close()
-	if serving := <-ended; !errors.Is(serving, http.ErrServerClosed) {
-		return serving
-	}
+	_, err := io.Copy(io.Discard, r)
 	return err
-}
-
-// largeAnswers are bodies of 1 MB, by their paths: a text, and a list of objects.
-func largeAnswers() map[string]string {
-	var list strings.Builder
-	for i := range 16000 {
-		fmt.Fprintf(&list, `,{"id":%d,"name":"item number %d","tags":["a","b"],"open":true}`, i, i)
-	}
-	return map[string]string{
-		"/text": `{"text":"` + strings.Repeat(`The quick brown fox.\n`, 48000) + `"}`,
-		"/list": "[" + list.String()[1:] + "]",
-	}
-}
-
-// serveLarge serves the answers as they are, and at /mcp as the texts of tools of these names.
-func serveLarge() http.Handler {
-	mux := http.NewServeMux()
-	results := map[string][]byte{}
-	for path, body := range largeAnswers() {
-		text, _ := json.Marshal(body) // a string always encodes
-		results[path[1:]] = fmt.Appendf(nil, `{"content":[{"type":"text","text":%s}]}`, text)
-		mux.HandleFunc(path, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, body)
-		})
-	}
-	mux.HandleFunc("/mcp", func(w http.ResponseWriter, r *http.Request) {
-		var m struct {
-			ID     json.RawMessage
-			Method string
-			Params struct{ Name string }
-		}
-		if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.ID == nil {
-			w.WriteHeader(http.StatusAccepted)
-			return
-		}
-		result := results[m.Params.Name]
-		if m.Method == "initialize" {
-			result = []byte(`{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"large","version":"1"}}`)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
-	})
-	return mux
 }
 
 // echoCommand is how the server is started. A process that is the server

@@ -2,36 +2,50 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os/exec"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/mcp-bridge/bridge/bridge/gateway"
 	"github.com/mcp-bridge/bridge/config"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// tells is a server that is a shell: its tools tell its process, and by whom it was
-// started.
-func tells(name, word string) config.Server {
+// tells is a server that is a shell, whose connections are shared by all. Its tool who tells the word by which it was
+// started, and its process.
+func tells(name, word string) config.Server { return shell(name, word, "/nowhere", config.ShareAll) }
+
+// shell is a server that is a shell. What it knows is in its process: who it is, and that somebody has subscribed. Its
+// tool slow has progress until the file at release is there.
+func shell(name, word, release string, share gateway.Share) config.Server {
 	const script = `while read -r line; do
 	id=${line#*'"id":'}; id=${id%%,*}
+	token=${line#*'"progressToken":'}; token=${token%%[,\}]*}
 	case $line in
-	*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}}';;
-	*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"who","inputSchema":{"type":"object"}}]}}';;
+	*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}}';;
+	*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}},{"name":"tell","inputSchema":{"type":"object"}}]}}';;
+	*'"resources/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"resources":[{"uri":"a://b","name":"b"}]}}';;
+	*'"resources/subscribe"'*) subscribed="$subscribed yes"; echo '{"jsonrpc":"2.0","id":'$id',"result":{}}';;
+	*'"name":"slow"'*)
+		n=0
+		until [ -e "$2" ]; do
+			n=$((n+1)); echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$token',"progress":'$n'}}'; sleep 0.02
+		done
+		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$1' '$$' '$n$subscribed'"}]}}';;
+	*'"name":"tell"'*)
+		echo '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://b"}}'
+		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$1' '$$'"}]}}';;
 	*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$1' '$$'"}]}}';;
 	*'"id":'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}';;
 	esac
 done`
-	s := config.DefaultServer(name, config.ShareAll)
+	s := config.DefaultServer(name, share)
 	s.Era = config.EraLegacy
-	s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", script, "sh", word}}
+	s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", script, "sh", word, release}}
 	return s
 }
 
@@ -42,12 +56,16 @@ type site struct {
 	t   testing.TB
 }
 
-func newSite(t testing.TB, servers ...config.Server) *site {
+// newSite starts a bridge, whose configuration change changes, if it is not nil.
+func newSite(t testing.TB, change func(*config.Config), servers ...config.Server) *site {
 	if _, err := exec.LookPath("sh"); err != nil {
 		t.Skip("needs sh")
 	}
 	c := config.Default()
 	c.Servers = servers
+	if change != nil {
+		change(&c)
+	}
 	if err := c.Validate(); err != nil {
 		t.Fatal(err)
 	}
@@ -61,8 +79,8 @@ func newSite(t testing.TB, servers ...config.Server) *site {
 	return s
 }
 
-// connect makes a client of the official SDK. changed is told of list_changed.
-func (s *site) connect(path string, changed chan<- struct{}) *mcp.ClientSession {
+// connect makes a client of the official SDK, with a key. changed is told of list_changed.
+func (s *site) connect(path, key string, changed chan<- struct{}) *mcp.ClientSession {
 	s.t.Helper()
 	o := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
 		select {
@@ -70,9 +88,15 @@ func (s *site) connect(path string, changed chan<- struct{}) *mcp.ClientSession 
 		default:
 		}
 	}}
-	var way mcp.Transport = &mcp.StreamableClientTransport{Endpoint: s.url + path}
+	return s.connectWith(path, key, o)
+}
+
+func (s *site) connectWith(path, key string, o *mcp.ClientOptions) *mcp.ClientSession {
+	s.t.Helper()
+	keyed := &http.Client{Transport: withHeader{"Authorization", "Bearer " + key}}
+	var way mcp.Transport = &mcp.StreamableClientTransport{Endpoint: s.url + path, HTTPClient: keyed}
 	if strings.HasSuffix(path, "/sse") {
-		way = &mcp.SSEClientTransport{Endpoint: s.url + path}
+		way = &mcp.SSEClientTransport{Endpoint: s.url + path, HTTPClient: keyed}
 	}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(s.t.Context(), way, nil)
 	if err != nil {
@@ -99,77 +123,12 @@ func (s *site) get(path string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// Servers come, change and go while others are in use by clients of every kind:
-// each call of these is answered, by the same process.
-func TestChangeUnderLoad(t *testing.T) {
-	s := newSite(t, tells("stays", "first"), tells("goes", "first"))
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	sessions := map[string]*mcp.ClientSession{}
-	for _, path := range []string{"/stays/mcp", "/mcp", "/stays/sse", "/sse"} {
-		for n := range 2 {
-			sessions[fmt.Sprint(path, n)] = s.connect(path, nil)
-		}
-	}
-	pid := who(ctx, sessions["/stays/mcp0"], "who")
-	if !regexp.MustCompile(`^first \d+$`).MatchString(pid) {
-		t.Fatalf("the server says %q", pid)
-	}
-	var wg sync.WaitGroup
-	var called sync.WaitGroup // each has made a call
-	for path, session := range sessions {
-		tool := "who"
-		if !strings.HasPrefix(path, "/stays") {
-			tool = "stays__who"
-		}
-		for range scaletest.Of(2, 20) {
-			called.Add(1)
-			first := sync.OnceFunc(called.Done)
-			wg.Go(func() {
-				defer first()
-				for ctx.Err() == nil {
-					if got := who(context.WithoutCancel(ctx), session, tool); got != pid {
-						t.Errorf("at %s: %q, want %q", path, got, pid)
-						return
-					}
-					first()
-				}
-			})
-		}
-	}
-	called.Wait()
-	for i := range 4 {
-		if err := s.Replace(tells("goes", fmt.Sprint("word", i))); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Add(tells("comes", "c")); err != nil {
-			t.Fatal(err)
-		}
-		one := s.connect("/goes/mcp", nil)
-		if got := who(t.Context(), one, "who"); !strings.HasPrefix(got, fmt.Sprint("word", i, " ")) {
-			t.Errorf("a new session at a server that has changed: %q", got)
-		}
-		if got := who(t.Context(), sessions["/mcp0"], "goes__who"); !strings.HasPrefix(got, fmt.Sprint("word", i, " ")) {
-			t.Errorf("all as one, at a server that has changed: %q", got)
-		}
-		if got := who(t.Context(), sessions["/mcp1"], "comes__who"); !strings.HasPrefix(got, "c ") {
-			t.Errorf("all as one, at a server that has come: %q", got)
-		}
-		_ = one.Close()
-		if err := s.Remove("comes"); err != nil {
-			t.Fatal(err)
-		}
-	}
-	stop()
-	wg.Wait()
-}
-
 // What comes and goes is where it belongs: addresses, /readyz, metrics, and the
 // lists of those who are told. What is wrong changes nothing.
 func TestChange(t *testing.T) {
-	s := newSite(t, tells("one", "1"), tells("two", "2"))
+	s := newSite(t, nil, tells("one", "1"), tells("two", "2"))
 	changed := make(chan struct{}, 1)
-	both := s.connect("/mcp", changed)
+	both := s.connect("/mcp", "", changed)
 	next := func() { <-changed }
 	tools := func() string {
 		var all []string
@@ -177,7 +136,9 @@ func TestChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, tool.Name)
+			if strings.HasSuffix(tool.Name, "who") {
+				all = append(all, tool.Name)
+			}
 		}
 		return strings.Join(all, " ")
 	}
@@ -203,7 +164,7 @@ func TestChange(t *testing.T) {
 	if got := tools(); got != "one__who two__who three__who" {
 		t.Errorf("tools: %s", got)
 	}
-	if got := who(t.Context(), s.connect("/three/sse", nil), "who"); !strings.HasPrefix(got, "3 ") {
+	if got := who(t.Context(), s.connect("/three/sse", "", nil), "who"); !strings.HasPrefix(got, "3 ") {
 		t.Errorf("its own address: %q", got)
 	}
 	for _, page := range []string{"/readyz", "/metrics", "/nowhere"} {
@@ -215,7 +176,7 @@ func TestChange(t *testing.T) {
 		t.Errorf("status: %+v", st)
 	}
 
-	lasting := s.connect("/three/mcp", nil)
+	lasting := s.connect("/three/mcp", "", nil)
 	if err := s.Remove("three"); err != nil {
 		t.Fatal(err)
 	}

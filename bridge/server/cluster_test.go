@@ -3,11 +3,9 @@ package server
 import (
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,50 +21,47 @@ import (
 // headers of the bridge's own (S-081).
 func TestClusterEmbedded(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		w.store.Evicts = "allkeys-lru"
-		said, dir := &lines{}, t.TempDir()
-		start := func(name string, servers ...string) *wholeOne {
-			c := instanceIn()
-			for _, name := range servers {
-				c.Servers = append(c.Servers, config.DefaultServer(name, ""))
+	severally(t, 0, plain, func(t *testing.T, s *several) {
+		s.store.Evicts = "allkeys-lru"
+		dir := t.TempDir()
+		for _, name := range []string{"a", "b"} {
+			s.conf = func(c *config.Config) {
+				c.AccessLog.To = filepath.Join(dir, name)
+				c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
+				if name == "b" {
+					c.Servers = append(c.Servers, config.DefaultServer("more", ""))
+					c.Servers[1].Stdio = c.Servers[0].Stdio
+				}
 			}
-			c.AccessLog.To = filepath.Join(dir, name)
-			c.Access = []config.Access{{Name: "alice", Token: wholeKeys[0]}, {Name: "bob", Token: wholeKeys[1]}}
-			return w.start(c, slog.New(slog.NewTextHandler(said, nil)), reaching(&wiretest.Server{}))
+			s.add(plain)
 		}
-		a, b := start("a", "files"), start("b", "files", "more")
-		w.joined(2)
+		s.joined(2)
+		a, b := s.all[0], s.all[1]
 		alice, bob := as(wholeKeys[0]), as(wholeKeys[1])
 		time.Sleep(time.Second)
 		if _, s := a.status(alice...); s.Get("store_ms").Raw == "" {
 			t.Errorf("/readyz says %s", s.Raw)
 		}
+		s.by(0)
+		id := s.begin(a)
 		at := func(w *wholeOne, method, body string, header ...string) *wiretest.Reply {
-			return w.site.Do(method, "/files/mcp", body, header...).Wait()
+			return w.site.Do(method, "/files/mcp", body, append(header, "Mcp-Session-Id", id)...).Wait()
 		}
-		began := at(a, "POST", initialize, alice...)
-		id := began.Header("Mcp-Session-Id")
-		if began.Status() != http.StatusOK || id == "" {
-			t.Fatalf("initialize = %d %s", began.Status(), began.Body())
-		}
-		for i, w := range []*wholeOne{a, b} {
+		for i, w := range s.all {
 			body := call(fmt.Sprint(i), "echo")
-			forged := []string{"Mcp-Session-Id", id, "Bridge-Front", "FORGED", "Bridge-Principal", "Ym9i", "Bridge-Hops", "1"}
-			if r := at(w, "POST", body, slices.Concat(alice, forged)...); r.Status() != http.StatusOK || gjson.Get(r.Body(), "result").Raw == "" {
+			if r := at(w, "POST", body, append(alice, "Bridge-Front", "FORGED", "Bridge-Principal", "Ym9i", "Bridge-Hops", "1")...); r.Status() != http.StatusOK || gjson.Get(r.Body(), "result").Raw == "" {
 				t.Errorf("call %d = %d %s", i, r.Status(), r.Body())
 			}
 			// (S-026): the session of another caller does not exist, at no instance.
-			if r := at(w, "POST", body, slices.Concat(bob, forged[:2])...); r.Status() != http.StatusNotFound {
+			if r := at(w, "POST", body, bob...); r.Status() != http.StatusNotFound {
 				t.Errorf("the same with another key = %d %s", r.Status(), r.Body())
 			}
-			if r := at(w, "DELETE", "", slices.Concat(bob, forged[:2], []string{"Bridge-Principal", "YWxpY2U"})...); r.Status() != http.StatusNotFound {
+			if r := at(w, "DELETE", "", append(bob, "Bridge-Principal", "YWxpY2U")...); r.Status() != http.StatusNotFound {
 				t.Errorf("DELETE with another key = %d %s", r.Status(), r.Body())
 			}
 		}
-		for _, want := range []string{"policy=allkeys-lru", "an instance has other servers"} {
-			w.until(want, func() bool { return strings.Contains(said.String(), want) })
-		}
+		s.warned("policy=allkeys-lru")
+		s.warned("an instance has other servers")
 		tag := func(w *wholeOne) string { return w.s.instance.tag() }
 		b.stop()
 		<-b.done
@@ -98,15 +93,10 @@ func TestClusterEmbedded(t *testing.T) {
 // another secret is told of.
 func TestClusterMistakes(t *testing.T) {
 	t.Parallel()
-	inWorld(t, func(t *testing.T, w *world) {
-		said := &lines{}
-		start := func(change func(*config.Cluster)) *wholeOne {
-			c := instanceIn()
-			change(&c.Cluster)
-			return w.start(c, slog.New(slog.NewTextHandler(said, nil)), reaching(&wiretest.Server{}))
-		}
-		a := start(func(*config.Cluster) {})
-		second := start(func(c *config.Cluster) { c.Advertise = a.peer.at })
+	severally(t, 1, plain, func(t *testing.T, s *several) {
+		a := s.all[0]
+		s.conf = func(c *config.Config) { c.Cluster.Advertise = a.peer.at }
+		second := s.add(plain)
 		select {
 		case <-second.done:
 		default:
@@ -115,8 +105,9 @@ func TestClusterMistakes(t *testing.T) {
 		if second.err == nil || !strings.Contains(second.err.Error(), "where another instance answers ("+a.s.instance.tag()+")") {
 			t.Errorf("Serve = %v", second.err)
 		}
-		b := start(func(c *config.Cluster) { c.Secret = "another secret of 32 characters or more" })
-		w.until("a word about the secret", func() bool { return strings.Contains(said.String(), "has another secret") })
+		s.conf = func(c *config.Config) { c.Cluster.Secret = "another secret of 32 characters or more" }
+		b := s.add(plain)
+		s.warned("has another secret")
 		if n := len(b.s.instance.node.Members()); n > 1 {
 			t.Errorf("one with another secret sees %d members", n)
 		}

@@ -40,7 +40,7 @@ type world struct {
 	whole    []*wholeOne      // all that there were
 	apart    map[[2]int]fault // between two instances
 	answered int              // so many answers of the store are lost
-	asked    map[string]int   // how often the store was asked, by what
+	lengths  int              // how often the store was asked how long lines are
 }
 
 // fault is what is wrong with a way.
@@ -93,7 +93,6 @@ func newWorld(t *testing.T) *world {
 		changed: make(chan struct{}),
 		line:    queuetest.NewMemory(),
 		apart:   map[[2]int]fault{},
-		asked:   map[string]int{},
 	}
 }
 
@@ -518,88 +517,70 @@ func (w *wholeOne) do(ctx context.Context, f func(w *world) error) error {
 	}
 }
 
+// ask asks the store for something, as an instance reaches it.
+func ask[T any](ctx context.Context, o *wholeOne, f func(w *world) (T, error)) (answer T, err error) {
+	err = o.do(ctx, func(w *world) (err error) {
+		answer, err = f(w)
+		return err
+	})
+	if err != nil {
+		return *new(T), err
+	}
+	return answer, nil
+}
+
 // offers is the queue of openings, as an instance reaches it.
 type offers struct{ to *wholeOne }
 
-func (o offers) at(ctx context.Context, what string, f func(m *queuetest.Memory) error) error {
-	return o.to.do(ctx, func(w *world) error {
-		w.asked[what]++
-		return f(w.line)
-	})
-}
-
-func (o offers) Add(ctx context.Context, server string, r queue.Request, most int) (entry string, err error) {
-	err = o.at(ctx, "Add", func(m *queuetest.Memory) (err error) {
-		entry, err = m.Add(ctx, server, r, most)
-		return err
-	})
-	return entry, err
+func (o offers) Add(ctx context.Context, server string, r queue.Request, most int) (string, error) {
+	return ask(ctx, o.to, func(w *world) (string, error) { return w.line.Add(ctx, server, r, most) })
 }
 
 // Take takes a request, which nobody has when the answer is lost.
-func (o offers) Take(ctx context.Context, servers []string, wait time.Duration) (all []queue.Taken, err error) {
-	var line *queuetest.Memory
-	if err := o.at(ctx, "Take", func(m *queuetest.Memory) error {
-		line = m
-		return nil
-	}); err != nil {
+func (o offers) Take(ctx context.Context, servers []string, wait time.Duration) ([]queue.Taken, error) {
+	line, err := ask(ctx, o.to, func(w *world) (*queuetest.Memory, error) { return w.line, nil })
+	if err != nil {
 		return nil, err
 	}
-	if all, err = line.Take(ctx, servers, wait); len(all) > 0 {
-		err = o.at(ctx, "Take", func(*queuetest.Memory) error { return nil })
+	all, err := line.Take(ctx, servers, wait)
+	if len(all) > 0 {
+		err = o.to.do(ctx, func(*world) error { return nil })
 	}
 	return all, err
 }
 
-func (o offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) (all []queue.Taken, err error) {
-	err = o.at(ctx, "Overdue", func(m *queuetest.Memory) (err error) {
-		all, err = m.Overdue(ctx, servers, after, most)
-		return err
-	})
-	return all, err
+func (o offers) Overdue(ctx context.Context, servers []string, after time.Duration, most int) ([]queue.Taken, error) {
+	return ask(ctx, o.to, func(w *world) ([]queue.Taken, error) { return w.line.Overdue(ctx, servers, after, most) })
 }
 
 func (o offers) Return(ctx context.Context, t queue.Taken) error {
-	return o.at(ctx, "Return", func(m *queuetest.Memory) error { return m.Return(ctx, t) })
+	return o.to.do(ctx, func(w *world) error { return w.line.Return(ctx, t) })
 }
 
-func (o offers) Has(ctx context.Context, server, name string) (has bool, err error) {
-	err = o.at(ctx, "Has", func(m *queuetest.Memory) (err error) {
-		has, err = m.Has(ctx, server, name)
-		return err
-	})
-	return has, err
+func (o offers) Has(ctx context.Context, server, name string) (bool, error) {
+	return ask(ctx, o.to, func(w *world) (bool, error) { return w.line.Has(ctx, server, name) })
 }
 
 func (o offers) Done(ctx context.Context, server, name string) error {
-	return o.at(ctx, "Done", func(m *queuetest.Memory) error { return m.Done(ctx, server, name) })
+	return o.to.do(ctx, func(w *world) error { return w.line.Done(ctx, server, name) })
 }
 
-func (o offers) Lengths(ctx context.Context, servers []string) (all []int, err error) {
-	err = o.at(ctx, "Lengths", func(m *queuetest.Memory) (err error) {
-		all, err = m.Lengths(ctx, servers)
-		return err
+func (o offers) Lengths(ctx context.Context, servers []string) ([]int, error) {
+	return ask(ctx, o.to, func(w *world) ([]int, error) {
+		w.lengths++
+		return w.line.Lengths(ctx, servers)
 	})
-	return all, err
 }
 
 // logins are what front keeps, as an instance reaches it.
 type logins struct{ to *wholeOne }
 
-func (l logins) Get(ctx context.Context, key string) (value []byte, err error) {
-	err = l.to.do(ctx, func(w *world) (err error) {
-		value, err = w.logins.Get(ctx, key)
-		return err
-	})
-	return value, err
+func (l logins) Get(ctx context.Context, key string) ([]byte, error) {
+	return ask(ctx, l.to, func(w *world) ([]byte, error) { return w.logins.Get(ctx, key) })
 }
 
-func (l logins) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (done bool, err error) {
-	err = l.to.do(ctx, func(w *world) (err error) {
-		done, err = w.logins.Swap(ctx, key, old, value, life)
-		return err
-	})
-	return done, err
+func (l logins) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
+	return ask(ctx, l.to, func(w *world) (bool, error) { return w.logins.Swap(ctx, key, old, value, life) })
 }
 
 func (l logins) End(ctx context.Context, id string, life time.Duration) error {
@@ -622,13 +603,7 @@ func (c copies) Write(ctx context.Context, all []replay.Entry) error {
 }
 
 func (c copies) Take(ctx context.Context, id, stream string, seq, mark int64) (replay.Taken, error) {
-	var taken replay.Taken
-	err := c.to.do(ctx, func(w *world) (err error) {
-		taken, err = w.streams.Take(context.Background(), id, stream, seq, mark)
-		return err
+	return ask(ctx, c.to, func(w *world) (replay.Taken, error) {
+		return w.streams.Take(context.Background(), id, stream, seq, mark)
 	})
-	if err != nil {
-		return replay.Taken{}, err
-	}
-	return taken, nil
 }

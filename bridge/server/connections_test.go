@@ -2,7 +2,6 @@ package server
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/config"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // The configuration bounds the connections that are open at once, also without a key. Others are closed, and
@@ -107,98 +107,63 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// One address has a quarter of the connections, unless it is a proxy.
+// One address has a quarter of the connections, unless it is a proxy. With access rules, the oldest connection without a
+// good key gives its place up for a new one: of the same address, if that has a quarter of the places. One with a good key
+// keeps its place.
 func TestConnectionsOfOneAddress(t *testing.T) {
-	var log bytes.Buffer
-	c := newConnections(8, false, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.NewTextHandler(&log, nil)))
-	var open []*clientConn
-	for _, test := range []struct {
-		peer string
-		free bool
-	}{
-		{"192.0.2.1:1000", true}, {"[::ffff:192.0.2.1]:1001", true}, {"192.0.2.1:1002", false},
-		{"[2001:db8::1]:1", true}, {"[2001:db8::2]:1", true}, {"[2001:db8::3]:1", false}, {"[2001:db8:0:1::1]:1", true},
-		{"10.1.2.3:1", true}, {"10.1.2.3:2", true}, {"10.1.2.3:3", true},
-		{"127.0.0.1:1", false}, // all places are taken
+	type entry struct {
+		peer   string
+		free   bool
+		gone   int // the connection that goes for it; 0 for none
+		useKey bool
+	}
+	for rules, entries := range map[bool][]entry{
+		false: {
+			{peer: "192.0.2.1:1000", free: true}, {peer: "[::ffff:192.0.2.1]:1001", free: true}, {peer: "192.0.2.1:1002"},
+			{peer: "[2001:db8::1]:1", free: true}, {peer: "[2001:db8::2]:1", free: true}, {peer: "[2001:db8::3]:1"}, {peer: "[2001:db8:0:1::1]:1", free: true},
+			{peer: "10.1.2.3:1", free: true}, {peer: "10.1.2.3:2", free: true}, {peer: "10.1.2.3:3", free: true},
+			{peer: "127.0.0.1:1"}, // all places are taken
+		},
+		true: {
+			{peer: "192.0.2.2:1", free: true},
+			{peer: "192.0.2.1:1", free: true},
+			{peer: "192.0.2.1:2", free: true, useKey: true},
+			{peer: "192.0.2.1:3", free: true, gone: 2, useKey: true},
+			{peer: "192.0.2.1:4"}, // none left of the address
+			{peer: "10.0.0.1:1", free: true, useKey: true},
+			{peer: "10.0.0.1:2", free: true, useKey: true},
+			{peer: "10.0.0.1:3", free: true, useKey: true},
+			{peer: "10.0.0.1:4", free: true, useKey: true},
+			{peer: "10.0.0.1:5", free: true, useKey: true},
+			{peer: "127.0.0.1:1", free: true, gone: 1, useKey: true}, // all places are taken
+			{peer: "127.0.0.1:2"},                                    // none left
+		},
 	} {
-		client := &clientConn{all: c, from: addressOf(test.peer)}
-		if why, _ := c.enter(client); (why == "") != test.free {
-			t.Errorf("%s: %q, want a place: %t", test.peer, why, test.free)
+		c := newConnections(8, rules, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.DiscardHandler))
+		open := []*clientConn{nil}
+		for i, e := range entries {
+			client := &clientConn{all: c, from: addressOf(e.peer)}
+			why, stranger := c.enter(client)
+			if free := why == "" || stranger != nil; free != e.free || stranger != open[e.gone] {
+				t.Errorf("rules: %t; %d, %s: %q, and %+v went; want a place: %t, and that %d goes", rules, i+1, e.peer, why, stranger, e.free, e.gone)
+			}
+			open = append(open, client)
+			if e.useKey {
+				markAuthenticated(context.WithValue(t.Context(), clientKey{}, client))
+			}
 		}
-		open = append(open, client)
-	}
-	for _, client := range open {
-		c.leave(client)
-	}
-	for i := range 8 {
-		if why, _ := c.enter(&clientConn{all: c, from: addressOf("127.0.0.1:1")}); why != "" {
-			t.Errorf("connection %d of loopback: %s", i, why)
+		for _, client := range open[1:] {
+			c.leave(client)
 		}
-	}
-}
-
-// With access rules, the oldest connection without a good key gives its place up for a new one: of the same
-// address, if that has a quarter of the places. One with a good key keeps its place.
-func TestStrangersMakeRoom(t *testing.T) {
-	c := newConnections(8, true, netip.MustParsePrefix("10.0.0.0/8").Contains, slog.New(slog.DiscardHandler))
-	open := map[string]*clientConn{}
-	for _, test := range []struct {
-		name, peer string
-		free       bool
-		gone       string
-		useKey     bool
-	}{
-		{"other", "192.0.2.2:1", true, "", false},
-		{"first", "192.0.2.1:1", true, "", false},
-		{"keyed", "192.0.2.1:2", true, "", true},
-		{"second", "192.0.2.1:3", true, "first", true},
-		{"none left of the address", "192.0.2.1:4", false, "", false},
-		{"proxy 1", "10.0.0.1:1", true, "", true},
-		{"proxy 2", "10.0.0.1:2", true, "", true},
-		{"proxy 3", "10.0.0.1:3", true, "", true},
-		{"proxy 4", "10.0.0.1:4", true, "", true},
-		{"proxy 5", "10.0.0.1:5", true, "", true},
-		{"all places are taken", "127.0.0.1:1", true, "other", true},
-		{"none left", "127.0.0.1:2", false, "", false},
-	} {
-		client := &clientConn{all: c, from: addressOf(test.peer)}
-		why, stranger := c.enter(client)
-		if free := why == "" || stranger != nil; free != test.free || stranger != open[test.gone] {
-			t.Errorf("%s: %q, and %+v went; want a place: %t, and that %q goes", test.name, why, stranger, test.free, test.gone)
+		if c.open != 0 || len(c.from) != 0 || c.strangers.Len() != 0 {
+			t.Errorf("after all left: %d open, %v, %d strangers", c.open, c.from, c.strangers.Len())
 		}
-		open[test.name] = client
-		if test.useKey {
-			markAuthenticated(context.WithValue(t.Context(), clientKey{}, client))
+		for i := range 8 {
+			if why, _ := c.enter(&clientConn{all: c, from: addressOf("127.0.0.1:1")}); why != "" {
+				t.Errorf("connection %d of loopback: %s", i, why)
+			}
 		}
 	}
-	for _, client := range open {
-		c.leave(client)
-	}
-	if c.open != 0 || len(c.from) != 0 || c.strangers.Len() != 0 {
-		t.Errorf("after all left: %d open, %v, %d strangers", c.open, c.from, c.strangers.Len())
-	}
-}
-
-// pipes is a listener in memory.
-type pipes struct {
-	conns chan net.Conn
-	done  chan struct{}
-}
-
-func (p *pipes) Accept() (net.Conn, error) {
-	select {
-	case c := <-p.conns:
-		return c, nil
-	case <-p.done:
-		return nil, net.ErrClosed
-	}
-}
-
-func (p *pipes) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8808} }
-
-func (p *pipes) Close() error {
-	close(p.done)
-	return nil
 }
 
 // With access rules, an idle connection without a good key is closed after a minute, and any other after five.
@@ -214,11 +179,10 @@ func TestIdleStrangers(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t, private, "one")
-				p := &pipes{make(chan net.Conn), make(chan struct{})}
+				site := wiretest.NewClients(t)
 				ended := make(chan error, 1)
-				go func() { ended <- r.s.serve(p) }()
-				client, server := net.Pipe()
-				p.conns <- server
+				go func() { ended <- r.s.serve(site.Listener()) }()
+				client := site.Dial()
 				in := bufio.NewReader(client)
 				for i := range 2 {
 					time.Sleep(time.Duration(i) * 30 * time.Second) // of the bubble: each request begins the time anew
@@ -228,6 +192,9 @@ func TestIdleStrangers(t *testing.T) {
 						t.Fatal(err)
 					}
 					_, _ = io.Copy(io.Discard, res.Body)
+				}
+				if a := r.answer(from("@", loopback, "GET", "/metrics", as("guess-0123456789abcdef")...)); a.Code != 401 {
+					t.Errorf("a stranger without an address: %d", a.Code)
 				}
 				began := time.Now()
 				if _, err := in.ReadByte(); err == nil {
@@ -241,17 +208,5 @@ func TestIdleStrangers(t *testing.T) {
 				<-ended
 			})
 		})
-	}
-}
-
-// The header of a request has 16 KiB, and what HTTP servers add to that.
-func TestHeaderSize(t *testing.T) {
-	l := onSocket(t, nil)
-	for size, status := range map[int]int{12 << 10: 200, 32 << 10: 431} {
-		c := l.dial()
-		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-A: %s\r\n\r\n", strings.Repeat("x", size))
-		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != status {
-			t.Errorf("a header of %d bytes: %v %v, want %d", size, res, err, status)
-		}
 	}
 }

@@ -22,52 +22,12 @@ import (
 	"github.com/mcp-bridge/bridge/config/reload"
 )
 
-// news is a log, of which a test waits for lines.
-type news struct {
-	mu   sync.Mutex // guards text
-	text string
-	came chan struct{} // has room for one
-}
-
-func newNews() *news { return &news{came: make(chan struct{}, 1)} }
-
-func (n *news) Write(p []byte) (int, error) {
-	n.mu.Lock()
-	n.text += string(p)
-	n.mu.Unlock()
-	select {
-	case n.came <- struct{}{}:
-	default:
-	}
-	return len(p), nil
-}
-
-// wait returns the first line with all of these, once it is there.
-func (n *news) wait(t *testing.T, parts ...string) string {
-	t.Helper()
-	for {
-		n.mu.Lock()
-		text := n.text
-		n.mu.Unlock()
-		for line := range strings.SplitSeq(text, "\n") {
-			if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
-				return line
-			}
-		}
-		select {
-		case <-n.came:
-		case <-t.Context().Done():
-			t.Fatalf("no line has %q:\n%s", parts, text)
-		}
-	}
-}
-
 // library is a bridge with one API, words, of a configuration file.
 type library struct {
 	t    *testing.T
 	dir  string
 	api  *httptest.Server
-	log  *news
+	log  *lines
 	s    *server
 	site *httptest.Server
 	r    *reload.Reloader
@@ -90,7 +50,7 @@ const keys = "      openapi: ./words.yaml\n      base_url: API\n"
 
 // newLibrary writes the files of a library. Nothing is served yet.
 func newLibrary(t *testing.T) *library {
-	l := &library{t: t, dir: t.TempDir(), log: newNews()}
+	l := &library{t: t, dir: t.TempDir(), log: &lines{}}
 	l.api = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `["%s"]`, strings.TrimPrefix(r.URL.Path, "/words/"))
@@ -111,11 +71,26 @@ func (l *library) serve() {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	l.s = build(c, log, (*server).reach)
-	l.t.Cleanup(func() { l.s.Close(context.Background()) })
+	s := build(c, log, (*server).reach)
+	l.t.Cleanup(func() { s.Close(context.Background()) })
+	l.s = s
 	l.s.Reloads(l.r)
 	l.site = httptest.NewServer(l.s.Handler())
 	l.t.Cleanup(l.site.Close)
+}
+
+// said waits for a line of the log with all of these, and returns it.
+func (l *library) said(parts ...string) (line string) {
+	l.t.Helper()
+	eventually(l.t, fmt.Sprintf("the log has %q", parts), func() bool {
+		for line = range strings.Lines(l.log.String()) {
+			if !slices.ContainsFunc(parts, func(p string) bool { return !strings.Contains(line, p) }) {
+				return true
+			}
+		}
+		return false
+	})
+	return line
 }
 
 // reader is a client of a library.
@@ -179,65 +154,34 @@ func (l *library) ready() (code int, out status.Bridge) {
 }
 
 // until waits until /readyz says so.
-func (l *library) until(so func(code int, b status.Bridge) bool) {
+func (l *library) until(what string, so func(code int, b status.Bridge) bool) {
 	l.t.Helper()
-	for code, b := l.ready(); !so(code, b); code, b = l.ready() {
-		if l.t.Context().Err() != nil {
-			l.t.Fatalf("readyz = %d %+v", code, b)
-		}
-	}
+	eventually(l.t, what, func() bool { return so(l.ready()) })
 }
 
-// mistakes are what may be wrong with an API whose document is a file.
-var mistakes = []struct {
-	name  string
-	spoil func(l *library)
-	want  string // of the fault
-}{
-	{name: "a typo", spoil: func(l *library) { l.configure(keys + "      tools: { getWrod: off }\n") },
-		want: `bridge.yaml:6: server "words": rest: tools: getWrod: the document has no such operation, and a tool of your own needs a request: did you mean "getWord"?`},
-	{name: "a broken document", spoil: func(l *library) {
-		l.configure(keys + "      pick: true\n")
-		l.write("words.yaml", "openapi: 3.1.0\npaths: [\n")
-	}, want: `bridge.yaml:4: server "words": rest: words.yaml: `},
-	{name: "a document without servers", spoil: func(l *library) { l.configure("      openapi: ./words.yaml\n") },
-		want: `, which does not say where the API is (servers): add base_url: URL`},
-	{name: "a missing document", spoil: func(l *library) { l.configure("      openapi: ./nowhere.yaml\n      base_url: API\n") },
-		want: `bridge.yaml:4: server "words": rest: openapi is "./nowhere.yaml": does not exist`},
-	{name: "a missing overlay", spoil: func(l *library) { l.configure(keys + "      overlays: [./fix.yaml]\n") },
-		want: `bridge.yaml:6: server "words": rest: overlays: fix.yaml: `},
-	{name: "a broken catalogue", spoil: func(l *library) {
-		l.write("flows.json", `{"tools": 7}`)
-		l.configure(keys + "      catalog: { file: ./flows.json }\n")
-	}, want: `bridge.yaml:`},
-}
-
-// A fault in the document of an API refuses a start, however the bridge is served.
+// A fault in the document of an API refuses a start, however the bridge is served. At a reload it changes nothing: the API
+// stays as it was.
 func TestDocumentMistakes(t *testing.T) {
-	for _, test := range mistakes {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			l := newLibrary(t)
-			test.spoil(l)
-			l.serve()
-			faults, ok := errors.AsType[config.Faults](l.s.Fault())
-			if !ok || len(faults) != 1 || !strings.Contains(faults.Error(), test.want) {
-				t.Fatalf("the fault is %v, want %s", l.s.Fault(), test.want)
-			}
-			if _, err := l.s.Listen(t.Context()); err == nil || err.Error() != faults.Error() {
-				t.Errorf("Listen = %v", err)
-			}
-			l.log.wait(t, "level=ERROR", "fault of the configuration")
-			if code, b := l.ready(); code != http.StatusServiceUnavailable || b.Servers[0].State != "failing" {
-				t.Errorf("readyz = %d %+v", code, b)
-			}
-		})
-	}
-}
-
-// At a reload, a fault in a document changes nothing: the API stays as it was.
-func TestDocumentMistakesReload(t *testing.T) {
-	for _, test := range mistakes {
+	for _, test := range []struct {
+		name  string
+		spoil func(l *library)
+		want  string // of the fault
+	}{
+		{name: "a typo", spoil: func(l *library) { l.configure(keys + "      tools: { getWrod: off }\n") },
+			want: `bridge.yaml:6: server "words": rest: tools: getWrod: the document has no such operation, and a tool of your own needs a request: did you mean "getWord"?`},
+		{name: "a broken document", spoil: func(l *library) {
+			l.configure(keys + "      pick: true\n")
+			l.write("words.yaml", "openapi: 3.1.0\npaths: [\n")
+		}, want: `bridge.yaml:4: server "words": rest: words.yaml: `},
+		{name: "a missing document", spoil: func(l *library) { l.configure("      openapi: ./nowhere.yaml\n      base_url: API\n") },
+			want: `bridge.yaml:4: server "words": rest: openapi is "./nowhere.yaml": does not exist`},
+		{name: "a missing overlay", spoil: func(l *library) { l.configure(keys + "      overlays: [./fix.yaml]\n") },
+			want: `bridge.yaml:6: server "words": rest: overlays: fix.yaml: `},
+		{name: "a broken catalogue", spoil: func(l *library) {
+			l.write("flows.json", `{"tools": 7}`)
+			l.configure(keys + "      catalog: { file: ./flows.json }\n")
+		}, want: `bridge.yaml:`},
+	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			l := newLibrary(t)
@@ -253,29 +197,32 @@ func TestDocumentMistakesReload(t *testing.T) {
 					t.Fatalf("%s = %v, want %s", what, err, test.want)
 				}
 			}
-			l.log.wait(t, "level=ERROR", "fault of the configuration", "words")
+			l.said("level=ERROR", "fault of the configuration", "words")
 			if _, b := l.ready(); !strings.Contains(b.Config.LastError, "a fault in line ") {
 				t.Errorf("last_error is %q", b.Config.LastError)
 			}
-			l.still(open, "getWord")
-
-			one := *l.s.Config()
 			c, err := config.Load(filepath.Join(l.dir, "bridge.yaml"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := l.s.Replace(c.Servers[0]); err == nil {
-				t.Error("Replace takes it")
-			}
 			other := c.Servers[0]
 			other.Name, other.Prefix = "other", "other__"
-			if err := l.s.Add(other); err == nil {
-				t.Error("Add takes it")
-			}
-			if got := l.s.Config(); len(got.Servers) != len(one.Servers) {
-				t.Errorf("there are %d servers", len(got.Servers))
+			if l.s.Replace(c.Servers[0]) == nil || l.s.Add(other) == nil || len(l.s.Config().Servers) != 1 {
+				t.Errorf("Replace or Add takes it: %+v", l.s.Config().Servers)
 			}
 			l.still(open, "getWord")
+
+			l.serve() // another bridge, of the same files
+			faults, ok := errors.AsType[config.Faults](l.s.Fault())
+			if !ok || len(faults) != 1 || !strings.Contains(faults.Error(), test.want) {
+				t.Fatalf("the fault is %v, want %s", l.s.Fault(), test.want)
+			}
+			if _, err := l.s.Listen(t.Context()); err == nil || err.Error() != faults.Error() {
+				t.Errorf("Listen = %v", err)
+			}
+			if code, b := l.ready(); code != http.StatusServiceUnavailable || b.Servers[0].State != "failing" {
+				t.Errorf("readyz = %d %+v", code, b)
+			}
 		})
 	}
 }
@@ -308,52 +255,33 @@ func (a *away) set(text string) {
 	a.text = text
 }
 
-// A document at a URL that cannot be read at the start is read when it can be. Until then
-// the server is not ready, and the log says why.
-func TestDocumentLate(t *testing.T) {
+// A document at a URL that cannot be read at the start is read when it can be. Until then the server is not ready, and the
+// log says why. One that is unreachable when the settings change removes nothing: the API stays as it was, and changes
+// when the document is read.
+func TestDocumentAway(t *testing.T) {
 	t.Parallel()
 	l := newLibrary(t)
 	a := newAway(t, "")
-	l.configure("      openapi: " + a.URL + "/words.yaml?key=top-secret-key\n      base_url: API\n")
+	api := "      openapi: " + a.URL + "/words.yaml?key=top-secret-key\n      base_url: API\n"
+	l.configure(api)
 	l.serve()
 	if err := l.s.Fault(); err != nil {
 		t.Fatal(err)
 	}
-	line := l.log.wait(t, "level=WARN", "cannot be read", "server=words", a.URL+"/words.yaml", "503")
-	if strings.Contains(line, "top-secret-key") {
+	if line := l.said("level=WARN", "cannot be read", "server=words", a.URL+"/words.yaml", "503"); strings.Contains(line, "top-secret-key") {
 		t.Errorf("the log has the key: %s", line)
 	}
-	notReady := func() {
-		t.Helper()
+	for range 2 {
 		if code, b := l.ready(); code != http.StatusServiceUnavailable || b.Servers[0].State != "failing" || !strings.Contains(b.Servers[0].Reason, "503") {
 			t.Errorf("readyz = %d %+v", code, b.Servers)
 		}
+		if _, err := l.connect(); err == nil {
+			t.Error("a session began")
+		}
 	}
-	notReady()
-	if _, err := l.connect(); err == nil {
-		t.Error("a session began")
-	}
-	notReady()
-	a.set(fmt.Sprintf(wordsAPI, "getWord"))
-	l.log.wait(t, "tools made", "server=words") // without a client
-	if err := l.reader().reads(t, "getWord"); err != nil {
-		t.Error(err)
-	}
-	if code, _ := l.ready(); code != http.StatusOK {
-		t.Errorf("readyz = %d", code)
-	}
-}
-
-// A document at a URL that is unreachable when the settings change removes nothing: the API stays as it was,
-// and changes when the document is read.
-func TestDocumentLost(t *testing.T) {
-	t.Parallel()
-	l := newLibrary(t)
 	document := fmt.Sprintf(wordsAPI, "getWord")
-	a := newAway(t, document)
-	api := "      openapi: " + a.URL + "/words.yaml\n      base_url: API\n"
-	l.configure(api)
-	l.serve()
+	a.set(document)
+	l.said("tools made", "server=words") // without a client
 	open := l.reader()
 	if err := open.reads(t, "getWord"); err != nil {
 		t.Fatal(err)
@@ -366,8 +294,8 @@ func TestDocumentLost(t *testing.T) {
 		}
 		l.still(open, "getWord")
 	}
-	l.log.wait(t, "level=WARN", "stays as it was", "server=words", "503")
-	l.until(func(code int, b status.Bridge) bool {
+	l.said("level=WARN", "stays as it was", "server=words", "503")
+	l.until("the loss is said", func(code int, b status.Bridge) bool {
 		return code == http.StatusOK && strings.Contains(b.Servers[0].LastError, "503")
 	})
 	fresh := l.reader()
@@ -389,7 +317,7 @@ func TestDocumentLost(t *testing.T) {
 		}
 	}
 	l.still(open, "readWord")
-	l.until(func(_ int, b status.Bridge) bool {
+	l.until("the change is applied", func(_ int, b status.Bridge) bool {
 		return !strings.Contains(b.Servers[0].LastError, "is not applied yet")
 	})
 }

@@ -59,24 +59,8 @@ func greet(t mcp.Transport, name string) {
 	fmt.Println(r.Content[0].(*mcp.TextContent).Text)
 }
 
-// Tools registered once are there over Streamable HTTP and over the older
-// HTTP+SSE.
-func ExampleServer_Handler() {
-	s := server.New(greeter(), slog.New(slog.DiscardHandler))
-	site := httptest.NewServer(s.Handler())
-
-	greet(&mcp.StreamableClientTransport{Endpoint: site.URL + "/mcp"}, "Ada")
-	greet(&mcp.SSEClientTransport{Endpoint: site.URL + "/sse"}, "Grace")
-
-	s.Close(context.Background()) // ends the sessions, and with them their streams
-	site.Close()
-	// Output:
-	// Hello, Ada!
-	// Hello, Grace!
-}
-
-// The bridge has its place among the routes of a program: below a path, and over
-// both transports.
+// The bridge has its place among the routes of a program, below a path. Tools registered once are there over
+// Streamable HTTP and over the older HTTP+SSE.
 func ExampleNew() {
 	s := server.New(greeter(), slog.New(slog.DiscardHandler))
 	mux := http.NewServeMux()

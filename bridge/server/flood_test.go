@@ -45,19 +45,24 @@ func (l *lines) String() string {
 	return l.b.String()
 }
 
-func onSocket(t testing.TB, change func(*config.Config)) *listening {
-	t.Helper()
+// withHook makes a bridge with a server "ev" that has a webhook.
+func withHook(log io.Writer, change func(*config.Config)) *server {
 	c := config.Default()
 	c.Listen = "127.0.0.1:0"
 	c.Servers = []config.Server{config.DefaultServer("ev", "")}
 	if change != nil {
 		change(&c)
 	}
-	log := &lines{}
-	s := build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*server, *config.Server) backend {
+	return build(&c, slog.New(slog.NewTextHandler(log, nil)), func(*server, *config.Server) backend {
 		return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
 			hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
 	})
+}
+
+func onSocket(t testing.TB, change func(*config.Config)) *listening {
+	t.Helper()
+	log := &lines{}
+	s := withHook(log, change)
 	at, err := s.Listen(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -191,20 +196,10 @@ func TestBytesOfOneCaller(t *testing.T) {
 // inMemory plays with a bridge that serves in memory, in a bubble: the time is fake.
 func inMemory(t *testing.T, play func(t *testing.T, dial func() net.Conn)) {
 	synctest.Test(t, func(t *testing.T) {
-		c := config.Default()
-		c.Servers = []config.Server{config.DefaultServer("ev", "")}
-		s := build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
-			return backend{Adapter: &wiretest.Server{}, transport: func() string { return "rest" },
-				hook: newHook(hookSecret, func(context.Context, []byte) (int, error) { return 3, nil })}
-		})
-		p := &pipes{make(chan net.Conn), make(chan struct{})}
+		s, site := withHook(io.Discard, nil), wiretest.NewClients(t)
 		ended := make(chan error, 1)
-		go func() { ended <- s.serve(p) }()
-		play(t, func() net.Conn {
-			client, server := net.Pipe()
-			p.conns <- server
-			return client
-		})
+		go func() { ended <- s.serve(site.Listener()) }()
+		play(t, site.Dial)
 		_ = s.http.Close()
 		<-ended
 		s.Close(context.Background())

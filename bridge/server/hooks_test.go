@@ -14,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/mcp-bridge/bridge/adapters/rest"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -113,45 +111,6 @@ func TestHook(t *testing.T) {
 	}
 	if strings.Contains(log.String(), hookSecret) || !strings.Contains(log.String(), "internal detail") {
 		t.Errorf("the log has %s", log.String())
-	}
-}
-
-// From the configuration to the tools: what a webhook brings is what clients are
-// offered.
-func TestHookBringsTools(t *testing.T) {
-	c := config.Default()
-	flows := config.DefaultServer("flows", "")
-	flows.Rest = &rest.Config{BaseURL: "http://localhost:1", Catalog: rest.Catalog{Webhook: true, Secret: hookSecret}}
-	c.Servers = []config.Server{flows}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	defer s.Close(t.Context())
-	site := httptest.NewServer(s.Handler())
-	defer site.Close()
-	for _, test := range []struct {
-		body   string
-		status int
-	}{{`[{"name":"calc","request":"POST /calc"}]`, 200}, {`{"no":"list"}`, 422}} {
-		r, err := http.NewRequestWithContext(t.Context(), "POST", site.URL+"/hooks/flows", strings.NewReader(test.body))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+hookSecret)
-		res, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res.Body.Close()
-		if res.StatusCode != test.status {
-			t.Errorf("%s: %s", test.body, res.Status)
-		}
-	}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: site.URL + "/flows/mcp"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer session.Close()
-	if list, err := session.ListTools(t.Context(), nil); err != nil || len(list.Tools) != 1 || list.Tools[0].Name != "calc" {
-		t.Errorf("tools = %v, %v", list, err)
 	}
 }
 

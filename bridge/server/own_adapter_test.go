@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -71,26 +72,17 @@ func (t *toyUpstream) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Messa
 	if r.Back != nil && r.Token() != nil {
 		r.Back.Notify(jsonrpc.NewNotification("notifications/progress", []byte(`{"progressToken":`+gjson.GetBytes(r.Params, "_meta.progressToken").Raw+`,"progress":1}`)).Clone())
 	}
-	result := `{}`
-	switch r.Method {
-	case "tools/list":
-		result = `{"tools":[{"name":"double","inputSchema":{"type":"object"}},{"name":"secret","inputSchema":{"type":"object"}}]}`
-	case "tools/call":
-		result = `{"content":[{"type":"text","text":"` + p.Name + `"}]}`
-	case "prompts/list":
-		result = `{"prompts":[{"name":"tell"},{"name":"hidden"}]}`
-	case "prompts/get":
-		result = `{"messages":[]}`
-	case "completion/complete":
-		result = `{"completion":{"values":["` + p.Ref.Name + `"]}}`
-	case "resources/list":
-		result = `{"resources":[{"uri":"toy://one","name":"one"}]}`
-	case "resources/templates/list":
-		result = `{"resourceTemplates":[]}`
-	case "resources/read":
-		result = `{"contents":[]}`
-	}
-	return jsonrpc.NewResult(r.ID, []byte(result)), nil
+	result := map[string]string{
+		"tools/list":               `{"tools":[{"name":"double","inputSchema":{"type":"object"}},{"name":"secret","inputSchema":{"type":"object"}}]}`,
+		"tools/call":               `{"content":[{"type":"text","text":"` + p.Name + `"}]}`,
+		"prompts/list":             `{"prompts":[{"name":"tell"},{"name":"hidden"}]}`,
+		"prompts/get":              `{"messages":[]}`,
+		"completion/complete":      `{"completion":{"values":["` + p.Ref.Name + `"]}}`,
+		"resources/list":           `{"resources":[{"uri":"toy://one","name":"one"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[]}`,
+		"resources/read":           `{"contents":[]}`,
+	}[r.Method]
+	return jsonrpc.NewResult(r.ID, []byte(cmp.Or(result, "{}"))), nil
 }
 
 // Notify implements bridge.Upstream.

@@ -112,61 +112,66 @@ func remoteServer(name, transport, url string) config.Server {
 	return s
 }
 
-// Whatever a remote server speaks, it is found out from its address alone, or taken from the configuration (C2).
+// Whatever a remote server speaks, clients of either era find it out from its address alone, or it is taken from the
+// configuration (C2).
 func TestRemote(t *testing.T) {
 	for _, test := range []struct {
 		name, transport, path string
 		speaks                string
 		isSSE                 bool
-		want                  string // of /readyz; empty when it does not work
-		public                string // a part of the error then
+		public                string // a part of the error when it does not work
 	}{
-		{name: "streamable", path: "/mcp", speaks: "streamable", want: "streamable"},
-		{name: "streamable by configuration", transport: "streamable", path: "/any", speaks: "streamable", want: "streamable"},
-		{name: "streamable at a path that looks like the other", path: "/v1/sse", speaks: "streamable", want: "streamable"},
-		{name: "sse", path: "/events", speaks: "sse", want: "sse"},
-		{name: "sse at its usual path", path: "/v1/sse", speaks: "sse", want: "sse"},
-		{name: "sse by configuration", transport: "sse", path: "/events", speaks: "sse", want: "sse"},
-		{name: "sse by kind", path: "/events", isSSE: true, speaks: "sse", want: "sse"},
-		{name: "auto said aloud", transport: "auto", path: "/events", speaks: "sse", want: "sse"},
+		{name: "streamable", path: "/mcp", speaks: "streamable"},
+		{name: "streamable by configuration", transport: "streamable", path: "/any", speaks: "streamable"},
+		{name: "streamable at a path that looks like the other", path: "/v1/sse", speaks: "streamable"},
+		{name: "sse", path: "/events", speaks: "sse"},
+		{name: "sse by configuration", transport: "sse", path: "/events", speaks: "sse"},
+		{name: "sse by kind", path: "/events", isSSE: true, speaks: "sse"},
+		{name: "auto said aloud", transport: "auto", path: "/events", speaks: "sse"},
 		{name: "the wrong one by configuration", transport: "sse", path: "/mcp", speaks: "none", public: "server remote: "},
 		{name: "neither", path: "/mcp", speaks: "none", public: "Streamable HTTP: "},
 		{name: "without a right", path: "/mcp", speaks: "denied", public: "configure headers for it"},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			f := newFar(t, map[string]string{test.path: test.speaks})
-			s := remoteServer("remote", test.transport, f.url+test.path+"?key=top-secret")
-			s.StartsPerMinute = 1
-			if test.isSSE {
-				s.HTTP, s.SSE = nil, s.HTTP
-			}
-			n := newNear(t, s)
-			if _, rows := n.ready(); rows[0].State != "idle" || rows[0].Children != nil {
-				t.Errorf("before: %+v", rows[0])
-			}
-			r := n.Do("POST", "/mcp", initialize).Wait()
-			if test.want == "" {
-				if !strings.Contains(r.Body(), test.public) || !strings.Contains(r.Body(), `"id":0,"error"`) || strings.Contains(r.Body(), "top-secret") {
-					t.Errorf("initialize = %s, want %s", r.Body(), test.public)
+		for _, modern := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, modern %t", test.name, modern), func(t *testing.T) {
+				f := newFar(t, map[string]string{test.path: test.speaks})
+				s := remoteServer("remote", test.transport, f.url+test.path+"?key=top-secret")
+				s.StartsPerMinute = 1
+				if test.isSSE {
+					s.HTTP, s.SSE = nil, s.HTTP
 				}
-				if _, rows := n.ready(); rows[0].State != "failing" || rows[0].Transport != test.transport || strings.Contains(rows[0].Reason, "top-secret") {
-					t.Errorf("after: %+v", rows[0])
+				n := newNear(t, s)
+				if _, rows := n.ready(); rows[0].State != "idle" || rows[0].Children != nil {
+					t.Errorf("before: %+v", rows[0])
 				}
-				return
-			}
-			session := r.Header("Mcp-Session-Id")
-			if r.Status() != 200 || session == "" {
-				t.Fatalf("initialize = %d %s", r.Status(), r.Body())
-			}
-			b := n.Do("POST", "/mcp", call(`"c"`, "echo"), "Mcp-Session-Id", session).Wait()
-			if b.Status() != 200 || !strings.Contains(b.Body(), `"id":"c","result":{"echo":{}}`) {
-				t.Errorf("call = %d %s", b.Status(), b.Body())
-			}
-			status, rows := n.ready()
-			if want := (row{Name: "remote", State: "ready", Transport: test.want, Connections: 1}); status != 200 || rows[0] != want {
-				t.Errorf("after: %d %+v, want %+v", status, rows[0], want)
-			}
-		})
+				body, header := call("0", "echo"), []string{}
+				if modern {
+					body = callStateless("0", "tools/call", `"name":"echo","arguments":{}`)
+					header = []string{"MCP-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", "echo"}
+				} else if r := n.Do("POST", "/mcp", initialize).Wait(); test.public == "" {
+					header = []string{"Mcp-Session-Id", r.Header("Mcp-Session-Id")}
+				} else {
+					body = initialize
+				}
+				r := n.Do("POST", "/mcp", body, header...).Wait()
+				status, rows := n.ready()
+				if test.public != "" {
+					if !strings.Contains(r.Body(), test.public) || !strings.Contains(r.Body(), `"id":0,"error"`) || strings.Contains(r.Body(), "top-secret") {
+						t.Errorf("%s, want %s", r.Body(), test.public)
+					}
+					if rows[0].State != "failing" || rows[0].Transport != test.transport || strings.Contains(rows[0].Reason, "top-secret") {
+						t.Errorf("after: %+v", rows[0])
+					}
+					return
+				}
+				if r.Status() != 200 || !strings.Contains(r.Body(), `"id":0,"result":{`) || !strings.Contains(r.Body(), `"echo":{}`) {
+					t.Errorf("call = %d %s", r.Status(), r.Body())
+				}
+				if want := (row{Name: "remote", State: "ready", Transport: test.speaks, Connections: 1}); status != 200 || rows[0] != want {
+					t.Errorf("after: %d %+v, want %+v", status, rows[0], want)
+				}
+			})
+		}
 	}
 }
 
@@ -194,7 +199,8 @@ func TestRemoteHeaders(t *testing.T) {
 	}
 }
 
-// A server whose files cannot be used keeps nobody else from working (design, section 6.5).
+// A server whose files cannot be used is failing before anybody has tried it, and keeps nobody else from working. One on
+// stdio counts its connections as children too.
 func TestUnusable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "secret-path.pem")
 	if err := os.WriteFile(path, []byte("no certificate"), 0o600); err != nil {
@@ -205,7 +211,16 @@ func TestUnusable(t *testing.T) {
 	broken.HTTP.CAFile = path
 	missing := remoteServer("missing", "", "https://127.0.0.1:1/mcp")
 	missing.HTTP.CAFile = path + "-not"
-	n := newNear(t, broken, missing, remoteServer("good", "", f.url+"/mcp"))
+	child := config.DefaultServer("child", "")
+	child.Stdio = &stdio.Config{Command: "no-such-program-anywhere"}
+	n := newNear(t, broken, missing, remoteServer("good", "", f.url+"/mcp"), child)
+	_, rows := n.ready()
+	if rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file: there is no PEM certificate in it") || rows[1].State != "failing" || !strings.Contains(rows[1].Reason, "ca_file") {
+		t.Errorf("readyz = %+v", rows)
+	}
+	if r := rows[3]; r.Transport != "stdio" || r.Children == nil || *r.Children != 0 || r.Connections != 0 {
+		t.Errorf("readyz = %+v, want no children on stdio", r)
+	}
 	if r := n.Do("POST", "/good/mcp", initialize).Wait(); r.Status() != 200 || r.Header("Mcp-Session-Id") == "" {
 		t.Errorf("good: %d %s", r.Status(), r.Body())
 	}
@@ -215,8 +230,7 @@ func TestUnusable(t *testing.T) {
 			t.Errorf("%s: %d %s", name, r.Status(), r.Body())
 		}
 	}
-	status, rows := n.ready()
-	if status != 200 || rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file: there is no PEM certificate in it") || rows[1].State != "failing" || rows[2].State != "ready" {
+	if status, rows := n.ready(); status != 200 || rows[0].State != "failing" || rows[1].State != "failing" || rows[2].State != "ready" {
 		t.Errorf("readyz = %d %+v", status, rows)
 	}
 }
@@ -269,27 +283,6 @@ func TestOutOfService(t *testing.T) {
 		if r := n.Do("POST", "/"+name+"/mcp", initialize).Wait(); r.Status() != 200 || r.Header("Mcp-Session-Id") == "" {
 			t.Errorf("%s: %d %s", name, r.Status(), r.Body())
 		}
-	}
-}
-
-// Before anybody has tried it, such a server is failing already.
-func TestUnusableFromTheStart(t *testing.T) {
-	s := remoteServer("broken", "", "https://127.0.0.1:1/mcp")
-	s.HTTP.CAFile = filepath.Join(t.TempDir(), "none.pem")
-	n := newNear(t, s)
-	if status, rows := n.ready(); status != 503 || rows[0].State != "failing" || !strings.Contains(rows[0].Reason, "ca_file") {
-		t.Errorf("readyz = %d %+v", status, rows)
-	}
-}
-
-// A server on stdio counts its connections as children too.
-func TestReadyChildren(t *testing.T) {
-	s := config.DefaultServer("child", "")
-	s.Stdio = &stdio.Config{Command: "no-such-program-anywhere"}
-	n := newNear(t, s)
-	_, rows := n.ready()
-	if r := rows[0]; r.Transport != "stdio" || r.Children == nil || *r.Children != 0 || r.Connections != 0 {
-		t.Errorf("readyz = %+v, want no children on stdio", r)
 	}
 }
 

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -20,10 +19,10 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/server/internal/accesslog"
 	"github.com/mcp-bridge/bridge/bridge/server/internal/admin"
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/config/reload"
-	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 // other returns a copy of the configuration that counts, as change makes it.
@@ -69,23 +68,18 @@ func kinds(c *config.Config) {
 	}
 }
 
-// do makes a request of a session with a key.
+// as makes a request with a key, and returns the id of a session that begins, or the answer.
 func (r *rig) as(key, path, session, body string) (int, string) {
 	r.t.Helper()
-	q := httptest.NewRequest("POST", path, strings.NewReader(body))
-	q.Host = "localhost"
-	q.Header.Set("Content-Type", "application/json")
-	q.Header.Set("Accept", "application/json, text/event-stream")
-	q.Header.Set("Authorization", "Bearer "+key)
+	header := as(key)
 	if session != "" {
-		q.Header.Set("Mcp-Session-Id", session)
+		header = append(header, "Mcp-Session-Id", session)
 	}
-	w := httptest.NewRecorder()
-	r.s.http.Handler.ServeHTTP(w, q)
-	if id := w.Header().Get("Mcp-Session-Id"); session == "" && id != "" {
-		return w.Code, id
+	a := r.Do("POST", path, body, header...).Wait()
+	if id := a.Header("Mcp-Session-Id"); session == "" && id != "" {
+		return a.Status(), id
 	}
-	return w.Code, w.Body.String()
+	return a.Status(), a.Body()
 }
 
 // Who may call, and what, changes while sessions are open: who goes is out, who has
@@ -155,131 +149,35 @@ func TestApplyAccessFault(t *testing.T) {
 	})
 }
 
-// What operators do is a line in the former access log or in the new one, also what
-// cannot be read (O-013).
-func TestApplyAccessLogActions(t *testing.T) {
-	folder := t.TempDir()
-	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
-	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path(0) }, tells("one", "1"))
-	api := s.newAPI()
-	api.Add(admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(*admin.Call) (any, error) { return "done", nil }})
-	who := func(http.ResponseWriter, *http.Request) (admin.Caller, bool, error) {
-		return admin.Caller{Act: true}, true, nil
-	}
-	var wg sync.WaitGroup
-	const each, many, logs = 500, 4, 20
-	begun := make(chan struct{}, each*many)
-	for range many {
-		wg.Go(func() {
-			for n := range each {
-				begun <- struct{}{}
-				q := from("127.0.0.1:5000", "127.0.0.1:8808", "POST", "/ui/api/v1/reload")
-				if n%2 == 0 {
-					q.Body = http.NoBody
-				}
-				api.Serve(httptest.NewRecorder(), q, "reload", who)
-			}
-		})
-	}
-	for n := 1; n <= logs; n++ {
-		for range each * many / (logs + 1) {
-			<-begun
-		}
-		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(n) })); err != nil {
-			t.Fatal(err)
-		}
-	}
-	wg.Wait()
-	s.Close(t.Context())
-	lines := map[string]int{}
-	for n := range logs + 1 {
-		data, err := os.ReadFile(path(n))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, outcome := range []string{"ok", "error", "denied"} {
-			lines[outcome] += strings.Count(string(data), `"msg":"console","action":"reload","outcome":"`+outcome+`"`)
-		}
-	}
-	if lines["ok"] != each*many/2 || lines["error"] != each*many/2 {
-		t.Errorf("lines: %v, want %d of each", lines, each*many/2)
-	}
-}
-
-// A tool is taken away from a caller for good, whose clients are told.
-func TestApplyTools(t *testing.T) {
-	s := newSiteOf(t, func(c *config.Config) { rules(c) }, tells("one", "1"))
-	changed := make(chan struct{}, 1)
-	session := s.connectAs(devKey, "/one/mcp", changed)
-	if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "1 ") {
-		t.Fatal(got)
-	}
-	if _, err := s.Apply(s.other(func(c *config.Config) { c.Access[1].Tools.Deny = []string{"who"} })); err != nil {
-		t.Fatal(err)
-	}
-	<-changed
-	if got := who(t.Context(), session, "who"); !strings.Contains(got, "nknown tool") {
-		t.Errorf("what it may not use any more: %s", got)
-	}
-}
-
-// Another separator or prefix is another name, and nothing else: sessions and stateless clients keep their
-// connections.
-func TestApplyPrefix(t *testing.T) {
-	run(t, kinds, []string{"one", "two"}, func(t *testing.T, r *rig) {
-		session := r.begin("/mcp")
-		calls := func(name string) {
-			t.Helper()
-			for kind, w := range map[string]*wiretest.Reply{
-				"session":   r.Do("POST", "/mcp", call("1", name), "Mcp-Session-Id", session),
-				"stateless": r.Do("POST", "/mcp", callStateless("2", "tools/call", fmt.Sprintf(`"name":%q,"arguments":{}`, name)), "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name),
-			} {
-				if r := w.Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"result"`) {
-					t.Errorf("%s, %s = %d %s", kind, name, r.Status(), r.Body())
-				}
-			}
-		}
-		calls("one__echo")
-		opened := r.f.Opened()
-		if got := r.apply(func(c *config.Config) {
-			c.Separator, c.Servers[0].Prefix, c.Servers[1].Prefix = ".", "one.", "two."
-		}); got != "separator __ → . (live); servers.one.prefix one__ → one. (live); servers.two.prefix two__ → two. (live)" {
-			t.Errorf("changes: %s", got)
-		}
-		calls("one.echo")
-		if got := r.f.Opened(); got != opened {
-			t.Errorf("%d connections were opened, then %d", opened, got)
-		}
-	})
-}
-
-// An operator hides a tool: open sessions are told, and cannot call it any more. When it is
-// there again, they go on with the process that they had.
+// An operator hides a tool: open sessions are told, and cannot call it any more. When it is there again, they go on with
+// the process that they had. So it is with a tool that is taken away from a caller.
 func TestApplyHides(t *testing.T) {
-	s := newSiteOf(t, func(c *config.Config) { rules(c) }, tells("one", "1"), tells("two", "2"))
+	s := newSite(t, rules, tells("one", "1"), tells("two", "2"))
 	changed := make(chan struct{}, 9)
-	own, all := s.connectAs(devKey, "/one/mcp", changed), s.connectAs(devKey, "/mcp", changed)
-	was := []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")}
-	hide := func(deny ...string) {
-		t.Helper()
-		changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[0].Tools.Deny = deny }))
-		if err != nil || len(changes) != 1 || changes[0].Effect != config.EffectLive {
-			t.Fatalf("%v, %v", changes, err)
+	own, all := s.connect("/one/mcp", devKey, changed), s.connect("/mcp", devKey, changed)
+	says := func() string { return who(t.Context(), own, "who") + ", " + who(t.Context(), all, "one__who") }
+	was := says()
+	for what, change := range map[string]func(c *config.Config, deny []string){
+		"of the server": func(c *config.Config, deny []string) { c.Servers[0].Tools.Deny = deny },
+		"of the caller": func(c *config.Config, deny []string) { c.Access[1].Tools.Deny = deny },
+	} {
+		hide := func(deny ...string) {
+			t.Helper()
+			changes, err := s.Apply(s.other(func(c *config.Config) { change(c, deny) }))
+			if err != nil || len(changes) != 1 || changes[0].Effect != config.EffectLive {
+				t.Fatalf("%v, %v", changes, err)
+			}
+			for range 2 {
+				<-changed
+			}
 		}
-		for range 2 {
-			<-changed
+		hide("*who")
+		if got := says(); strings.Count(got, "nknown tool") != 2 {
+			t.Errorf("%s, hidden: %s", what, got)
 		}
-	}
-	hide("wh*")
-	for _, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
-		if !strings.Contains(got, "nknown tool") {
-			t.Errorf("what is hidden: %s", got)
-		}
-	}
-	hide()
-	for i, got := range []string{who(t.Context(), own, "who"), who(t.Context(), all, "one__who")} {
-		if got != was[i] {
-			t.Errorf("when it is there again: %s, want %s", got, was[i])
+		hide()
+		if got := says(); got != was {
+			t.Errorf("%s, there again: %s, want %s", what, got, was)
 		}
 	}
 }
@@ -293,9 +191,9 @@ func TestApplyRenew(t *testing.T) {
 			s.Share = share
 			return s
 		}
-		s := newSiteOf(t, func(c *config.Config) { c.Offer = config.OfferLegacy }, one("1")) // clients with sessions
+		s := newSite(t, func(c *config.Config) { c.Offer = config.OfferLegacy }, one("1")) // clients with sessions
 		changed := make(chan struct{}, 1)
-		sessions := []*mcp.ClientSession{s.connect("/one/mcp", changed), s.connect("/one/sse", nil), s.connect("/mcp", nil)}
+		sessions := []*mcp.ClientSession{s.connect("/one/mcp", "", changed), s.connect("/one/sse", "", nil), s.connect("/mcp", "", nil)}
 		for _, session := range sessions {
 			if got := who(t.Context(), session, "who"); !strings.HasPrefix(got, "1 ") {
 				t.Fatal(got)
@@ -322,53 +220,6 @@ func TestApplyRenew(t *testing.T) {
 			}
 		}
 	}
-}
-
-// newSiteOf is newSite, of another configuration.
-func newSiteOf(t testing.TB, change func(*config.Config), servers ...config.Server) *site {
-	s := newSite(t, servers...)
-	s.Close(context.Background())
-	c := config.Default()
-	c.Servers = servers
-	change(&c)
-	if err := c.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	s.server = build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	srv := httptest.NewServer(s.Handler())
-	t.Cleanup(func() {
-		s.Close(context.Background())
-		srv.Close()
-	})
-	s.url = srv.URL
-	return s
-}
-
-// keyed shows a key with each request.
-type keyed string
-
-func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
-	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+string(k))
-	return http.DefaultTransport.RoundTrip(r)
-}
-
-// connectAs is connect, with a key.
-func (s *site) connectAs(key, path string, changed chan<- struct{}) *mcp.ClientSession {
-	s.t.Helper()
-	o := &mcp.ClientOptions{ToolListChangedHandler: func(context.Context, *mcp.ToolListChangedRequest) {
-		select {
-		case changed <- struct{}{}:
-		default:
-		}
-	}}
-	way := &mcp.StreamableClientTransport{Endpoint: s.url + path, HTTPClient: &http.Client{Transport: keyed(key)}}
-	session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(s.t.Context(), way, nil)
-	if err != nil {
-		s.t.Fatalf("%s: %v", path, err)
-	}
-	s.t.Cleanup(func() { _ = session.Close() })
-	return session
 }
 
 // Settings of the bridge as a whole count for the next request.
@@ -425,7 +276,7 @@ func TestApplyFault(t *testing.T) {
 	if err := os.WriteFile(bad, []byte("no certificate"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := newSite(t, tells("one", "1"))
+	s := newSite(t, nil, tells("one", "1"))
 	before, conf := s.table.Load(), s.Config()
 	for what, change := range map[string]func(*config.Config){
 		"no servers":    func(c *config.Config) { c.Servers = nil },
@@ -452,25 +303,40 @@ func TestApplyFault(t *testing.T) {
 	}
 }
 
-// Each call is a line in the former access log or in the new one.
+// Each call, and what operators do, is a line in the former access log or in the new one, also what cannot be read
+// (O-013).
 func TestApplyAccessLog(t *testing.T) {
+	const each, many, logs = 500, 4, 20
 	folder := t.TempDir()
-	path := func(n string) string { return filepath.Join(folder, n+".jsonl") }
-	s := newSiteOf(t, func(c *config.Config) { c.AccessLog.To = path("a") }, tells("one", "1"))
-	session := s.connect("/one/mcp", nil)
+	path := func(n int) string { return filepath.Join(folder, fmt.Sprint(n)) }
+	s := newSite(t, func(c *config.Config) { c.AccessLog.To = path(0) }, tells("one", "1"))
+	api := s.newAPI()
+	api.Add(admin.Route{Method: "POST", Path: "reload", Right: admin.Act, Do: func(*admin.Call) (any, error) { return "done", nil }})
+	operator := func(http.ResponseWriter, *http.Request) (admin.Caller, bool, error) {
+		return admin.Caller{Act: true}, true, nil
+	}
+	session := s.connect("/one/mcp", "", nil)
+	begun := make(chan struct{}, many*each)
 	var wg sync.WaitGroup
-	const each, many = 100, 4
-	begun := make(chan struct{}, each*many)
+	wg.Go(func() {
+		for range each {
+			_ = who(t.Context(), session, "who")
+		}
+	})
 	for range many {
 		wg.Go(func() {
-			for range each {
+			for n := range each {
 				begun <- struct{}{}
-				_ = who(t.Context(), session, "who")
+				q := from("127.0.0.1:5000", "127.0.0.1:8808", "POST", "/ui/api/v1/reload")
+				if n%2 == 0 {
+					q.Body = http.NoBody
+				}
+				api.Serve(httptest.NewRecorder(), q, "reload", operator)
 			}
 		})
 	}
-	for _, n := range []string{"b", "c", "d"} {
-		for range each {
+	for n := 1; n <= logs; n++ {
+		for range many * each / (logs + 1) {
 			<-begun
 		}
 		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(n) })); err != nil {
@@ -478,24 +344,42 @@ func TestApplyAccessLog(t *testing.T) {
 		}
 	}
 	wg.Wait()
+	former, tries := s.accessLog.Load(), 0
+	s.note(func(l *accesslog.Log) bool { // the log is replaced just now
+		if tries++; l != former {
+			return true
+		}
+		if _, err := s.Apply(s.other(func(c *config.Config) { c.AccessLog.To = path(logs + 1) })); err != nil {
+			t.Fatal(err)
+		}
+		return false
+	})
+	s.note(func(*accesslog.Log) bool { tries++; return false }) // nor is there another one
+	if tries != 3 {
+		t.Errorf("lines were tried %d times", tries)
+	}
 	s.Close(t.Context())
-	lines := 0
-	for _, n := range []string{"a", "b", "c", "d"} {
+	all := ""
+	for n := range logs + 1 {
 		data, err := os.ReadFile(path(n))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for line := range strings.Lines(string(data)) {
-			if strings.Contains(line, `"method":"tools/call"`) {
-				lines++
-			}
-			if !json.Valid([]byte(line)) {
-				t.Errorf("%s: %s", n, line)
-			}
+		all += string(data)
+	}
+	for line := range strings.Lines(all) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("a line: %s", line)
 		}
 	}
-	if lines != each*many {
-		t.Errorf("%d lines, want %d", lines, each*many)
+	for part, want := range map[string]int{
+		`"method":"tools/call"`:                               each,
+		`"msg":"console","action":"reload","outcome":"ok"`:    many * each / 2,
+		`"msg":"console","action":"reload","outcome":"error"`: many * each / 2,
+	} {
+		if n := strings.Count(all, part); n != want {
+			t.Errorf("%d lines have %s, want %d", n, part, want)
+		}
 	}
 }
 
@@ -580,61 +464,3 @@ func (r *rig) metricsPage() (int, string) {
 type readCloser struct{ *strings.Reader }
 
 func (readCloser) Close() error { return nil }
-
-// BenchmarkApply has 1,000 servers, of which one changes each time.
-func BenchmarkApply(b *testing.B) {
-	c := config.Default()
-	for n := range 1000 {
-		s := config.DefaultServer("s"+string(rune('a'+n/100))+string(rune('a'+n/10%10))+string(rune('a'+n%10)), "")
-		s.Stdio = &config.Stdio{Command: "true"}
-		c.Servers = append(c.Servers, s)
-	}
-	s := build(&c, slog.New(slog.DiscardHandler), (*server).reach)
-	defer s.Close(context.Background())
-	n := 0
-	for b.Loop() {
-		n++
-		if changes, err := s.Apply(s.other(func(c *config.Config) { c.Servers[500].Timeout = time.Duration(n) * time.Second })); err != nil || len(changes) != 1 {
-			b.Fatal(changes, err)
-		}
-	}
-}
-
-// BenchmarkReload reads a file of 1,000 servers, of which one has changed, and applies it.
-func BenchmarkReload(b *testing.B) {
-	texts := [2][]byte{}
-	for i := range texts {
-		text := "servers:\n"
-		for n := range 1000 {
-			timeout := 30
-			if n == 500 {
-				timeout += i
-			}
-			text += fmt.Sprintf("  s%d:\n    stdio: { command: cat, args: [a%d, --long], env: { A: b, C: d } }\n    timeout: %ds\n    tools: { deny: [x] }\n", n, n, timeout)
-		}
-		texts[i] = []byte(text)
-	}
-	path := filepath.Join(b.TempDir(), "bridge.yaml")
-	write := func(n int) {
-		if err := os.WriteFile(path, texts[n%2], 0o600); err != nil {
-			b.Fatal(err)
-		}
-	}
-	write(0)
-	r := reload.New(reload.Options{File: path, Log: slog.New(slog.DiscardHandler), Load: func() (*config.Config, error) { return config.Load(path, nil) }})
-	c, err := r.Load()
-	if err != nil {
-		b.Fatal(err)
-	}
-	s := build(c, slog.New(slog.DiscardHandler), (*server).reach)
-	defer s.Close(context.Background())
-	r.Serve(s)
-	n := 0
-	for b.Loop() {
-		n++
-		write(n)
-		if result, err := r.Reload(); err != nil || len(result.Changes) != 1 {
-			b.Fatal(result, err)
-		}
-	}
-}

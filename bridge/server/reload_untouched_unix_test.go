@@ -22,39 +22,10 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// keeps is a server that is a shell. What it knows is in its process: who it is, and that
-// somebody has subscribed. Its tool slow has progress until the file at release is there.
-func keeps(name, release string) config.Server {
-	const script = `while read -r line; do
-	id=${line#*'"id":'}; id=${id%%,*}
-	token=${line#*'"progressToken":'}; token=${token%%[,\}]*}
-	case $line in
-	*'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true}},"serverInfo":{"name":"sh","version":"1"}}}';;
-	*'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"who","inputSchema":{"type":"object"}},{"name":"slow","inputSchema":{"type":"object"}},{"name":"tell","inputSchema":{"type":"object"}}]}}';;
-	*'"resources/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"resources":[{"uri":"a://b","name":"b"}]}}';;
-	*'"resources/subscribe"'*) subscribed="$subscribed yes"; echo '{"jsonrpc":"2.0","id":'$id',"result":{}}';;
-	*'"name":"slow"'*)
-		n=0
-		until [ -e "$1" ]; do
-			n=$((n+1)); echo '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":'$token',"progress":'$n'}}'; sleep 0.02
-		done
-		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$ $n$subscribed'"}]}}';;
-	*'"name":"tell"'*)
-		echo '{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"a://b"}}'
-		echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$'"}]}}';;
-	*'"tools/call"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"content":[{"type":"text","text":"'$$'"}]}}';;
-	*'"id":'*) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-32601,"message":"no"}}';;
-	esac
-done`
-	s := config.DefaultServer(name, "")
-	s.Era = config.EraLegacy
-	s.Stdio = &config.Stdio{Command: "sh", Args: []string{"-c", script, "sh", release}}
-	return s
-}
-
 // A client has a stream, a subscription, a call in flight and a process of its own at one server. It is not
 // affected while another server is added, changed and removed, and while the same configuration is applied
-// again. This holds over each transport and in each era, with calls to a third server all the time (O-054).
+// again. This holds over each transport and in each era, with calls to a third server all the time, at its own address and
+// at that of all servers (O-054).
 func TestUntouched(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() {
@@ -69,11 +40,11 @@ func TestUntouched(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			release := filepath.Join(t.TempDir(), "release")
 			all := func(more ...config.Server) []config.Server {
-				s := keeps("a", release)
+				s := shell("a", "a", release, "")
 				s.Offer = gateway.Offer(tc.offer)
 				return append([]config.Server{s, tells("c", "c")}, more...)
 			}
-			s := newSite(t, all()...)
+			s := newSite(t, nil, all()...)
 			var progress, others atomic.Int64
 			updated := make(chan struct{}, 100)
 			o := &mcp.ClientOptions{
@@ -86,15 +57,7 @@ func TestUntouched(t *testing.T) {
 				},
 				ResourceUpdatedHandler: func(context.Context, *mcp.ResourceUpdatedNotificationRequest) { updated <- struct{}{} },
 			}
-			var way mcp.Transport = &mcp.StreamableClientTransport{Endpoint: s.url + tc.path}
-			if strings.HasSuffix(tc.path, "/sse") {
-				way = &mcp.SSEClientTransport{Endpoint: s.url + tc.path}
-			}
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, o).Connect(t.Context(), way, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer session.Close()
+			session := s.connectWith(tc.path, "", o)
 			if got := session.InitializeResult().ProtocolVersion; got != tc.revision && tc.offer == config.OfferAll {
 				t.Fatalf("the client speaks %s, want %s", got, tc.revision)
 			}
@@ -114,14 +77,14 @@ func TestUntouched(t *testing.T) {
 				}
 				answer = r.Content[0].(*mcp.TextContent).Text
 			})
-			other := s.connect("/c/mcp", nil)
-			first := who(t.Context(), other, "who")
 			load, stop := context.WithCancel(t.Context())
-			for range 4 {
+			first := who(t.Context(), s.connect("/c/mcp", "", nil), "who")
+			for path, tool := range map[string]string{"/c/mcp": "who", "/c/sse": "who", "/mcp": "c__who", "/sse": "c__who"} {
+				other := s.connect(path, "", nil)
 				wg.Go(func() {
 					for load.Err() == nil {
-						if got := who(t.Context(), other, "who"); got != first {
-							t.Errorf("the third server says %q, and said %q", got, first)
+						if got := who(t.Context(), other, tool); got != first {
+							t.Errorf("the third server says %q at %s, and said %q", got, path, first)
 							return
 						}
 					}
@@ -177,27 +140,29 @@ func TestUntouched(t *testing.T) {
 	}
 }
 
-// Live settings apply to connected clients: their processes stay, and the next call has the new limits (O-053).
+// Live settings apply to connected clients, with sessions and without: their processes stay, and the next call has the new
+// limits (O-053). Another separator or prefix is another name, and nothing else.
 func TestApplyLive(t *testing.T) {
 	release := filepath.Join(t.TempDir(), "release")
-	s := newSite(t, keeps("a", release), tells("c", "c"))
+	s := newSite(t, nil, shell("a", "a", release, ""), tells("c", "c"))
 	type client struct {
 		*mcp.ClientSession
 		prefix, pid string
 	}
 	var clients []client
 	for _, at := range []struct{ path, prefix string }{{"/a/mcp", ""}, {"/a/sse", ""}, {"/mcp", "a__"}, {"/sse", "a__"}} {
-		session := s.connect(at.path, nil)
+		session := s.connect(at.path, "", nil)
 		clients = append(clients, client{session, at.prefix, who(t.Context(), session, at.prefix+"who")})
 	}
 	opened := s.Status()[0].Opened
 	changes, err := s.Apply(s.other(func(c *config.Config) {
+		c.Separator, c.Servers[0].Prefix, c.Servers[1].Prefix = ".", "a.", "c."
 		one := &c.Servers[0]
 		one.Timeout, one.MaxTimeout = 300*time.Millisecond, 300*time.Millisecond
 		one.Limits.Calls, one.Retry.Attempts, one.Breaker.Failures, one.Cache.Lists = 5, 3, 50, time.Minute
 		one.Ping, one.Restart, one.MaxChildren, one.StartsPerMinute, one.RestartMaxPause = time.Hour, false, 100, 20, 2*time.Minute
 	}))
-	if err != nil || len(changes) != 11 {
+	if err != nil || len(changes) != 14 {
 		t.Fatalf("%v, %v", changes, err)
 	}
 	for _, change := range changes {
@@ -206,6 +171,7 @@ func TestApplyLive(t *testing.T) {
 		}
 	}
 	for _, c := range clients {
+		c.prefix = strings.Replace(c.prefix, "__", ".", 1)
 		p := &mcp.CallToolParams{Name: c.prefix + "slow"}
 		p.SetProgressToken("p")
 		if _, err := c.CallTool(t.Context(), p); err == nil || !strings.Contains(err.Error(), "had no answer within 300ms") {

@@ -245,18 +245,6 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// Nothing runs that would have followed a handler which has panicked.
-func TestPanicEnds(t *testing.T) {
-	r := newRig(t, nil, "one")
-	tree := r.s.http.Handler.(*tree)
-	quietly(func() {
-		tree.engine.GET("/panics", func(*gin.Context) { panic("a fault") }, func(*gin.Context) { t.Error("it goes on behind a panic") })
-	})
-	if a := r.answer(from(peer, loopback, "GET", "/panics")); a.Code != http.StatusInternalServerError {
-		t.Errorf("%d %s", a.Code, a.Body)
-	}
-}
-
 // gin prints nothing of the bridge's routes, whatever its mode: clients on stdio would read
 // it. The program around the bridge has its mode back.
 func TestGinPrintsNothing(t *testing.T) {

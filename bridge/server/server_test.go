@@ -3,20 +3,19 @@ package server
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/config"
@@ -38,8 +37,10 @@ func TestPaths(t *testing.T) {
 						r.begin(base + "/" + name + "/mcp")
 						r.begin(base + "/" + name + "/sse") // R-066: the new transport at the old URL
 					}
-					r.begin(base + "/mcp")
 					r.begin(base + "/sse")
+					if a := r.Do("POST", base+"/mcp", initialize).Wait(); len(names) > 1 && !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
+						t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
+					}
 					for _, path := range []string{"/mcp/", "/sse/", "/one/mcp/", "/one/sse/"} { // as some clients are configured
 						r.begin(base + path)
 						if strings.HasSuffix(path, "/sse/") {
@@ -80,35 +81,6 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// At /mcp several servers are one, whose tools have the configured prefixes; over HTTP+SSE too.
-func TestAllAsOne(t *testing.T) {
-	run(t, func(c *config.Config) { c.Servers[1].Prefix = "second." }, []string{"one", "two"}, func(t *testing.T, r *rig) {
-		if a := r.Do("POST", "/mcp", initialize).Wait(); !strings.Contains(a.Body(), fmt.Sprintf(`"version":%q`, Version())) {
-			t.Errorf("initialize = %s, want the version %s of the program", a.Body(), Version())
-		}
-		id := r.begin("/mcp")
-		for _, tool := range []string{"one__echo", "second.echo"} {
-			if a := r.Do("POST", "/mcp", call("1", tool), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"result":{"echo":{}}`) {
-				t.Errorf("%s = %d %s", tool, a.Status(), a.Body())
-			}
-		}
-		if a := r.Do("POST", "/mcp", call("1", "two__echo"), "Mcp-Session-Id", id).Wait(); !strings.Contains(a.Body(), `"id":1,"error"`) {
-			t.Errorf("a name without a server = %d %s", a.Status(), a.Body())
-		}
-		old := r.Do("GET", "/sse", "")
-		synctest.Wait()
-		at := old.Events()[0].Data
-		r.Do("POST", at, initialize).Wait()
-		synctest.Wait() // the answer comes on the stream
-		r.Do("POST", at, call("2", "second.echo")).Wait()
-		synctest.Wait()
-		if e := old.Events(); len(e) != 3 || !strings.Contains(e[2].Data, `"id":2,"result":{"echo":{}}`) {
-			t.Errorf("over HTTP+SSE: %+v", e)
-		}
-		old.Leave()
-	})
-}
-
 // A session lives under one server's URLs only: it is unknown under the others', and nothing of it shows (R-027, R-171, R-172).
 func TestSessionOfOneServer(t *testing.T) {
 	run(t, nil, []string{"one", "two"}, func(t *testing.T, r *rig) {
@@ -128,7 +100,8 @@ func TestSessionOfOneServer(t *testing.T) {
 	})
 }
 
-// At /sse a GET with a session is of Streamable HTTP, one without of HTTP+SSE.
+// At /sse a GET with a session is of Streamable HTTP, one without of HTTP+SSE. Clients without sessions are served there too
+// (R-094).
 func TestBothAtSSE(t *testing.T) {
 	run(t, nil, []string{"one"}, func(t *testing.T, r *rig) {
 		id := r.begin("/sse")
@@ -145,118 +118,69 @@ func TestBothAtSSE(t *testing.T) {
 		}
 		get.Wait()
 		old.Leave()
+		for _, path := range []string{"/sse", "/one/sse", "/mcp", "/one/mcp"} {
+			body, header := modernCall("server/discover", "")
+			if r := r.Do("POST", path, body, header...).Wait(); r.Status() != 200 || !strings.Contains(r.Body(), `"supportedVersions":["2026-07-28","2025-11-25"`) || r.Header("Mcp-Session-Id") != "" {
+				t.Errorf("discover at %s = %d %s", path, r.Status(), r.Body())
+			}
+		}
 	})
 }
 
-// The endpoint is where the client can reach it: under the base path, and under what a trusted proxy has taken off
-// (R-061, R-065). What is no path is not believed (R-177).
+// The endpoint is where the client can reach it: under the base path, under what a router has taken off the path, and
+// under what a trusted proxy has taken off (R-061, R-065). What is no path, or leads to another host, is not believed
+// (R-177). What is not there is answered with where the rest is.
 func TestEndpoint(t *testing.T) {
 	for _, test := range []struct {
-		base, peer, path, prefix, want string
+		strip, base, peer, path, prefix, want string
 	}{
-		{"", peer, "/sse", "", "/messages"},
-		{"", peer, "/one/sse", "", "/one/messages"},
-		{"/tools", peer, "/tools/one/sse", "", "/tools/one/messages"},
-		{"", proxy, "/one/sse", "/outer", "/outer/one/messages"},
-		{"", proxy, "/one/sse", "/outer/", "/outer/one/messages"},
-		{"", proxy, "/sse", "/", "/messages"},
-		{"/tools", proxy, "/tools/sse", "/outer/x", "/outer/x/tools/messages"},
-		{"", peer, "/one/sse", "/outer", "/one/messages"},
-		{"", proxy, "/one/sse", "outer", "/one/messages"},
-		{"", proxy, "/one/sse", "//evil.example.com", "/one/messages"},
-		{"", proxy, "/one/sse", "/a, /b", "/one/messages"},
-		{"", proxy, "/one/sse", "/a?x=", "/one/messages"},
-		{"", proxy, "/one/sse", "/a\ndata: x", "/one/messages"},
-		{"", proxy, "/one/sse", `/\evil.example.com`, "/one/messages"},
-		{"", proxy, "/one/sse", "https://evil.example.com", "/one/messages"},
+		{"", "", peer, "/sse", "", "/messages"},
+		{"", "", peer, "/one/sse", "", "/one/messages"},
+		{"", "/tools", peer, "/tools/one/sse", "", "/tools/one/messages"},
+		{"", "", proxy, "/one/sse", "/outer", "/outer/one/messages"},
+		{"", "", proxy, "/one/sse", "/outer/", "/outer/one/messages"},
+		{"", "", proxy, "/sse", "/", "/messages"},
+		{"", "/tools", proxy, "/tools/sse", "/outer/x", "/outer/x/tools/messages"},
+		{"", "", peer, "/one/sse", "/outer", "/one/messages"},
+		{"", "", proxy, "/one/sse", "outer", "/one/messages"},
+		{"", "", proxy, "/one/sse", "//evil.example.com", "/one/messages"},
+		{"", "", proxy, "/one/sse", "/a, /b", "/one/messages"},
+		{"", "", proxy, "/one/sse", "/a?x=", "/one/messages"},
+		{"", "", proxy, "/one/sse", "/a\ndata: x", "/one/messages"},
+		{"", "", proxy, "/one/sse", `/\evil.example.com`, "/one/messages"},
+		{"", "", proxy, "/one/sse", "https://evil.example.com", "/one/messages"},
+		{"", "", "@", "/one/sse", "/outer", "/one/messages"}, // of a socket without an address
+		{"/x", "", proxy, "/x/sse", "", "/x/messages"},
+		{"/x", "", proxy, "/x/one/sse", "", "/x/one/messages"},
+		{"/x/y", "/tools", proxy, "/x/y/tools/one/sse", "", "/x/y/tools/one/messages"},
+		{"/x", "", proxy, "/x/sse", "/outer", "/outer/x/messages"},
+		{"/a b", "", proxy, "/a%20b/sse", "", "/a%20b/messages"},
+		{"//evil.example.com", "", proxy, "//evil.example.com/sse", "", "/messages"},
+		{"", "", proxy, "http://mcp.example.com/sse", "", "/messages"},
 	} {
 		r := newRig(t, func(c *config.Config) { exposed(c); c.BasePath = test.base }, "one")
-		q := from(test.peer, public, "GET", test.path, "Host", "mcp.example.com")
-		if test.prefix != "" {
-			q.Header["X-Forwarded-Prefix"] = []string{test.prefix}
-		}
-		ctx, cancel := context.WithCancel(q.Context())
-		cancel() // the stream ends behind its first event
-		w := r.answer(q.WithContext(ctx))
-		if body := w.Body.String(); !strings.HasPrefix(body, "event: endpoint\ndata: "+test.want+"?sessionId=") {
-			t.Errorf("%s for %s with prefix %q: %q, want %s", test.path, test.peer, test.prefix, body, test.want)
-		}
-	}
-}
-
-// The endpoint has what a router has taken off the path, unless that leads to
-// another host.
-func TestEndpointStripped(t *testing.T) {
-	for _, test := range []struct{ strip, base, path, forwarded, want string }{
-		{"/x", "", "/x/sse", "", "/x/messages"},
-		{"/x", "", "/x/one/sse", "", "/x/one/messages"},
-		{"/x/y", "/tools", "/x/y/tools/one/sse", "", "/x/y/tools/one/messages"},
-		{"/x", "", "/x/sse", "/outer", "/outer/x/messages"},
-		{"/a b", "", "/a%20b/sse", "", "/a%20b/messages"},
-		{"//evil.example.com", "", "//evil.example.com/sse", "", "/messages"},
-		{"", "", "http://mcp.example.com/sse", "", "/messages"},
-	} {
-		r := newRig(t, func(c *config.Config) { exposed(c); c.BasePath = test.base }, "one")
-		q := from(proxy, public, "GET", test.path, "Host", "mcp.example.com", "X-Forwarded-Prefix", test.forwarded)
-		q.RequestURI = test.path
-		ctx, cancel := context.WithCancel(q.Context())
-		cancel()                                // the stream ends behind its first event
-		if strings.HasPrefix(test.path, "//") { // httptest takes it for a host
-			q.URL = &url.URL{Path: test.path}
-		}
-		w := httptest.NewRecorder()
-		http.StripPrefix(test.strip, r.s.Handler()).ServeHTTP(w, q.WithContext(ctx))
-		if body := w.Body.String(); !strings.HasPrefix(body, "event: endpoint\ndata: "+test.want+"?sessionId=") {
-			t.Errorf("%s without %q, forwarded with %q: %q, want %s", test.path, test.strip, test.forwarded, body, test.want)
-		}
-	}
-}
-
-// The bridge has its place below a path of somebody else's router, with clients of
-// both transports, and what is not there is answered with where the rest is.
-func TestBelow(t *testing.T) {
-	r := newRig(t, func(c *config.Config) { c.BasePath = "/base" }, "one", "two")
-	h := r.s.Handler()
-	whole := http.NewServeMux()
-	whole.Handle("/base/", h)
-	stripped := http.NewServeMux()
-	stripped.Handle("/x/", http.StripPrefix("/x", h))
-	explicit := http.NewServeMux()
-	explicit.Handle("/tools/v2/", r.s.HandlerAt("/tools/v2"))
-	nested := http.NewServeMux()
-	nested.Handle("localhost/y/{rest...}", http.StripPrefix("/y", stripped))
-	for _, at := range []struct {
-		base string
-		http.Handler
-	}{{"/base", whole}, {"/x/base", stripped}, {"/tools/v2", explicit}, {"/y/x/base", nested}} {
-		site := httptest.NewServer(at)
-		root := strings.Replace(site.URL, "127.0.0.1", "localhost", 1) + at.base
-		for path, way := range map[string]mcp.Transport{
-			"/one/mcp": &mcp.StreamableClientTransport{Endpoint: root + "/one/mcp"},
-			"/mcp":     &mcp.StreamableClientTransport{Endpoint: root + "/mcp"},
-			"/one/sse": &mcp.SSEClientTransport{Endpoint: root + "/one/sse"},
-			"/sse":     &mcp.SSEClientTransport{Endpoint: root + "/sse"},
-		} {
-			session, err := mcp.NewClient(&mcp.Implementation{Name: "c", Version: "1"}, nil).Connect(t.Context(), way, nil)
-			if err != nil {
-				t.Fatalf("%s%s: %v", at.base, path, err)
+		get := func(path string) string {
+			q := from(test.peer, public, "GET", path, "Host", "mcp.example.com")
+			if q.RequestURI = path; test.prefix != "" {
+				q.Header["X-Forwarded-Prefix"] = []string{test.prefix}
 			}
-			if _, err := session.ListTools(t.Context(), nil); err != nil {
-				t.Errorf("%s%s: %v", at.base, path, err)
+			if strings.HasPrefix(path, "//") { // httptest takes it for a host
+				q.URL = &url.URL{Path: path}
 			}
-			_ = session.Close()
+			ctx, cancel := context.WithCancel(q.Context())
+			cancel() // the stream ends behind its first event
+			w := httptest.NewRecorder()
+			http.StripPrefix(test.strip, r.s.Handler()).ServeHTTP(w, q.WithContext(ctx))
+			return w.Body.String()
 		}
-		a, err := http.Get(root + "/nowhere")
-		if err != nil {
-			t.Fatal(err)
+		if got := get(test.path); !strings.HasPrefix(got, "event: endpoint\ndata: "+test.want+"?sessionId=") {
+			t.Errorf("%s without %q for %s with prefix %q: %q, want %s", test.path, test.strip, test.peer, test.prefix, got, test.want)
 		}
-		body, _ := io.ReadAll(a.Body)
-		_ = a.Body.Close()
-		if a.StatusCode != 404 || !strings.Contains(string(body), "MCP endpoints: "+at.base+"/mcp, "+at.base+"/one/mcp") {
-			t.Errorf("%s/nowhere: %d %s", at.base, a.StatusCode, body)
+		if path, ok := strings.CutSuffix(test.path, "/sse"); ok && test.prefix == "" && strings.HasPrefix(test.strip, "/x") {
+			if got, want := get(path+"/nowhere"), "MCP endpoints: "+test.strip+test.base+"/mcp"; !strings.Contains(got, want) {
+				t.Errorf("%s/nowhere without %q: %q, want %s", path, test.strip, got, want)
+			}
 		}
-		site.CloseClientConnections() // of streams that the SDK's client has not closed
-		site.Close()
 	}
 }
 
@@ -274,144 +198,110 @@ func TestNoRedirects(t *testing.T) {
 
 // /healthz is about the process, /readyz about what is usable, with a reason for each server.
 func TestHealth(t *testing.T) {
-	type row struct{ Name, State, Reason string }
-	type ready struct {
-		Ready    bool
-		Draining bool
-		Reason   string
-		Servers  []row
-	}
 	for _, test := range []struct {
 		names  []string
 		status int
 	}{{[]string{"one"}, 200}, {[]string{"one", "broken"}, 200}, {[]string{"broken"}, 503}} {
 		run(t, nil, test.names, func(t *testing.T, r *rig) {
-			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" {
-				t.Errorf("%v: healthz = %d %q", test.names, a.Status(), a.Body())
-			}
-			if a, b := r.Do("GET", "/health", "").Wait(), r.Do("GET", "/ready", "").Wait(); a.Status() != 200 || a.Body() != "ok\n" || b.Status() != r.Do("GET", "/readyz", "").Wait().Status() || !strings.Contains(b.Body(), `"ready"`) {
-				t.Errorf("%v: health = %d %q, ready = %d %q", test.names, a.Status(), a.Body(), b.Status(), b.Body())
-			}
-			if a := r.Do("HEAD", "/healthz", "").Wait(); a.Status() != 200 {
-				t.Errorf("%v: HEAD healthz = %d", test.names, a.Status())
-			}
-			a := r.Do("GET", "/readyz", "").Wait()
-			var got ready
-			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != test.status || got.Ready != (test.status == 200) || len(got.Servers) != len(test.names) {
-				t.Fatalf("%v: readyz = %d %s (%v)", test.names, a.Status(), a.Body(), err)
-			}
-			for _, r := range got.Servers {
-				if broken := r.Name == "broken"; broken != (r.State == "failing") || broken != strings.Contains(r.Reason, "no such program") {
-					t.Errorf("%v: %+v", test.names, r)
+			lives := func(what string) {
+				t.Helper()
+				for _, method := range []string{"GET", "HEAD"} {
+					for _, path := range []string{"/healthz", "/health"} {
+						if a := r.Do(method, path, "").Wait(); a.Status() != 200 || method == "GET" && a.Body() != "ok\n" {
+							t.Errorf("%v, %s: %s %s = %d %q", test.names, what, method, path, a.Status(), a.Body())
+						}
+					}
 				}
+			}
+			ready := func(what string, status int, want string) {
+				t.Helper()
+				for _, path := range []string{"/readyz", "/ready"} {
+					if a := r.Do("GET", path, "").Wait(); a.Status() != status || !strings.Contains(a.Body(), want) || strings.Count(a.Body(), `"state":`) != len(test.names) {
+						t.Errorf("%v, %s: %s = %d %s, want %d %s", test.names, what, path, a.Status(), a.Body(), status, want)
+					}
+				}
+			}
+			lives("at first")
+			ready("at first", test.status, fmt.Sprintf(`"ready": %t`, test.status == 200))
+			if slices.Contains(test.names, "broken") {
+				ready("a reason", test.status, "no such program")
 			}
 			if r.f.Opened() != 0 {
 				t.Error("a probe has opened a connection")
 			}
 			_ = r.s.g.Drain(t.Context())
-			a = r.Do("GET", "/readyz", "").Wait()
-			if err := json.Unmarshal([]byte(a.Body()), &got); err != nil || a.Status() != 503 || got.Ready || !got.Draining {
-				t.Errorf("draining: %d %s", a.Status(), a.Body())
-			}
-			if a := r.Do("GET", "/healthz", "").Wait(); a.Status() != 200 {
-				t.Errorf("draining: healthz = %d", a.Status())
-			}
+			ready("draining", 503, `"draining": true`)
+			lives("draining")
 		})
 	}
 }
 
-// A fault in a handler is one request's fault.
+// A fault in a handler is one request's fault, and nothing runs that would have followed that handler.
 func TestPanic(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
-		r := newRig(t, nil, "one")
-		r.s.log = slog.New(slog.NewTextHandler(&log, nil))
-		r.s.table.Load().backends["one"].transport = func() string { panic("secret of a handler") }
-		if a := r.Do("GET", "/readyz", "").Wait(); a.Status() != 500 || a.Body() != "" {
-			t.Errorf("panic = %d %q", a.Status(), a.Body())
-		}
-		if !strings.Contains(log.String(), "panic in a handler") {
-			t.Errorf("log is %q", log.String())
-		}
-		r.begin("/mcp")
+	var log bytes.Buffer
+	r := newRig(t, nil, "one")
+	r.s.log = slog.New(slog.NewTextHandler(&log, nil))
+	quietly(func() {
+		r.s.http.Handler.(*tree).engine.GET("/panics", func(*gin.Context) { panic("secret of a handler") }, func(*gin.Context) { t.Error("it goes on behind a panic") })
 	})
+	if a := r.answer(from(peer, loopback, "GET", "/panics")); a.Code != 500 || a.Body.Len() > 0 {
+		t.Errorf("panic = %d %q", a.Code, a.Body)
+	}
+	if !strings.Contains(log.String(), "panic in a handler") {
+		t.Errorf("log is %q", log.String())
+	}
+	r.begin("/mcp")
 }
 
-// A panic after the first bytes breaks the answer off: its client does not take it for whole. A handler that breaks off
+// A panic after the first bytes breaks the answer off: its client does not take it for whole, also in a program whose
+// gin.Recovery takes such a panic for the end of the request, over HTTP/1.1 and HTTP/2. A handler that breaks off
 // itself does so without a word.
 func TestPanicAmidAnswer(t *testing.T) {
-	for _, test := range []struct {
-		name    string
-		handler func(http.ResponseWriter)
-		logged  bool
-	}{
-		{"bytes", func(w http.ResponseWriter) {
+	handlers := map[string]func(http.ResponseWriter){
+		"bytes": func(w http.ResponseWriter) {
 			_, _ = w.Write([]byte("half"))
-			panic("secret of a handler")
-		}, true},
-		{"a status", func(w http.ResponseWriter) {
+			panic("a fault")
+		},
+		"a status": func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusOK)
-			panic("secret of a handler")
-		}, true},
-		{"a flush", func(w http.ResponseWriter) {
+			panic("a fault")
+		},
+		"a flush": func(w http.ResponseWriter) {
 			_ = http.NewResponseController(w).Flush()
-			panic("secret of a handler")
-		}, true},
-		{"on purpose", func(http.ResponseWriter) { panic(http.ErrAbortHandler) }, false},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			var log bytes.Buffer
-			s := &tree{s: &server{log: slog.New(slog.NewTextHandler(&log, nil))}}
-			quietly(func() { s.engine = newEngine() })
-			s.engine.Use(s.recovered)
-			s.engine.GET("/", func(c *gin.Context) {
-				w, _ := of(c)
-				test.handler(w)
-			})
-			defer func() {
-				if fault := recover(); fault != http.ErrAbortHandler {
-					t.Errorf("panic = %v, want %v", fault, http.ErrAbortHandler)
-				}
-				if logged := strings.Contains(log.String(), "panic in a handler"); logged != test.logged {
-					t.Errorf("log is %q", log.String())
-				}
-			}()
-			s.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
-		})
+			panic("a fault")
+		},
+		"on purpose": func(http.ResponseWriter) { panic(http.ErrAbortHandler) },
 	}
-}
-
-// So it does in a program whose gin.Recovery takes such a panic for the end of the request, over HTTP/1.1 and HTTP/2.
-func TestPanicBehindRecovery(t *testing.T) {
-	s := &tree{s: &server{log: slog.New(slog.DiscardHandler)}}
+	var log lines
+	s := &tree{s: &server{log: slog.New(slog.NewTextHandler(&log, nil))}}
 	var outer *gin.Engine
 	quietly(func() {
 		s.engine, outer = newEngine(), gin.New()
 		s.engine.Use(s.recovered)
-		s.engine.GET("/", func(c *gin.Context) {
+		s.engine.GET("/:how", func(c *gin.Context) {
 			w, _ := of(c)
-			_, _ = w.Write([]byte("half"))
-			if c.Query("flush") != "" {
-				_ = http.NewResponseController(w).Flush()
-			}
-			panic("a fault")
+			handlers[c.Param("how")](w)
 		})
 		outer.Use(gin.RecoveryWithWriter(io.Discard))
-		outer.GET("/", gin.WrapH(s))
+		outer.GET("/:how", gin.WrapH(s))
 	})
 	for _, two := range []bool{false, true} {
 		server := httptest.NewUnstartedServer(outer)
 		server.EnableHTTP2 = two
 		server.StartTLS()
-		for _, query := range []string{"", "?flush=1"} {
-			res, err := server.Client().Get(server.URL + "/" + query)
-			if err != nil {
-				continue // nothing of the answer came
+		for how := range handlers {
+			before := strings.Count(log.String(), "panic in a handler")
+			res, err := server.Client().Get(server.URL + "/" + url.PathEscape(how))
+			if err == nil { // otherwise nothing of the answer came
+				var body []byte
+				body, err = io.ReadAll(res.Body)
+				_ = res.Body.Close()
+				if err == nil {
+					t.Errorf("%s, HTTP/%d: %q is taken for the whole answer", how, res.ProtoMajor, body)
+				}
 			}
-			body, err := io.ReadAll(res.Body)
-			_ = res.Body.Close()
-			if err == nil {
-				t.Errorf("HTTP/%d%s: %q is taken for the whole answer", res.ProtoMajor, query, body)
+			if logged := strings.Count(log.String(), "panic in a handler") > before; logged != (how != "on purpose") {
+				t.Errorf("%s: the log has %s", how, log.String())
 			}
 		}
 		server.Close()
@@ -438,7 +328,8 @@ func TestHeaders(t *testing.T) {
 	})
 }
 
-// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses.
+// A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses, and
+// subscriptions with their result (R-145).
 func TestStop(t *testing.T) {
 	for _, finishes := range []bool{true, false} {
 		t.Run(fmt.Sprintf("finishes=%t", finishes), func(t *testing.T) {
@@ -450,6 +341,8 @@ func TestStop(t *testing.T) {
 				id := r.begin("/mcp")
 				under := r.Do("POST", "/mcp", call("1", "wait"), "Mcp-Session-Id", id)
 				get, old := r.Do("GET", "/mcp", "", "Mcp-Session-Id", id), r.Do("GET", "/sse", "")
+				body, header := modernCall("subscriptions/listen", `"notifications":{},`)
+				heard := r.Do("POST", "/one/mcp", body, header...)
 				synctest.Wait()
 				cancel()
 				synctest.Wait()
@@ -466,6 +359,9 @@ func TestStop(t *testing.T) {
 				}
 				get.Wait()
 				old.Wait()
+				if e := heard.Wait().Events(); len(e) != 2 || !strings.Contains(e[0].Data, "acknowledged") || !strings.Contains(e[1].Data, `"result"`) || heard.Err() != nil {
+					t.Errorf("a subscription = %+v, %v", e, heard.Err())
+				}
 				if err := <-served; err != nil {
 					t.Errorf("Serve = %v", err)
 				}

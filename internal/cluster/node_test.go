@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -253,13 +252,17 @@ func TestTakeOver(t *testing.T) {
 }
 
 // (S-061, S-064): a store that is emptied, or lost and back, ends nobody's session, and
-// what lives is not taken over.
+// what lives is not taken over. Nor does another instance take the place of an owner of a shared connection (S-040).
 func TestWiped(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
 			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
 			w.put(n, "k")
+			home := cluster.ConnectionKey("files", "sessions\x00p")
+			if _, mine, err := n.Claim(t.Context(), home, "files", enough); !mine || err != nil {
+				t.Fatalf("Claim = %t, %v", mine, err)
+			}
 			w.wipe(restart)
 			if err := takeOver(t.Context(), b, "k"); err == nil {
 				t.Error("a session was taken over that lives")
@@ -267,7 +270,14 @@ func TestWiped(t *testing.T) {
 			if b.Beat(t.Context()) != nil || !b.Grace() { // (S-027)
 				t.Error("what is missing is taken for gone")
 			}
-			time.Sleep(lease)
+			for since := time.Now(); time.Since(since) < lease; time.Sleep(50 * time.Millisecond) {
+				if at, mine, err := b.Claim(t.Context(), home, "files", enough); mine || err == nil && at.ID != "a" {
+					t.Fatalf("the owner is %+v, after %v", at, time.Since(since))
+				}
+			}
+			if at, _, err := b.Claim(t.Context(), home, "files", enough); err != nil || at.ID != "a" {
+				t.Errorf("afterwards the owner is %+v, %v", at, err)
+			}
 			if h, err := b.Find(t.Context(), "k"); err != nil || h.Owner != "a" || !n.Holds("k") || n.Await(t.Context(), "k") != nil {
 				t.Errorf("Find = %+v, %v", h, err)
 			}
@@ -281,7 +291,7 @@ func TestWiped(t *testing.T) {
 // An instance alone without the store turns clients away, loses its sessions, and finds
 // that out before it serves one again (S-012, S-072). So it is if a beat comes to the store late, when nobody waits for it
 // any more and the others have counted the instance out: by the next one its key is there, and its sessions are
-// not (S-010).
+// not (S-010). It begins no request of a session while it ends it.
 func TestIsolated(t *testing.T) {
 	for _, late := range []bool{false, true} {
 		in(t, func(t *testing.T, w *world) {
@@ -303,8 +313,15 @@ func TestIsolated(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
+			w.told = func(n *cluster.Node, key string) {
+				if n.Holds(key) || n.Ready() || n.Await(t.Context(), key) == nil {
+					t.Error("a request may begin of a session that is being ended")
+				}
+			}
 			w.set(w.cut, "a", false)
-			_ = n.Await(t.Context(), "taken")
+			if err := n.Await(t.Context(), "taken"); err == nil && n.Holds("taken") {
+				t.Error("a request may begin of a session that another instance has")
+			}
 			time.Sleep(time.Second)
 			if n.State() != cluster.Sure || n.Holds("taken") || !b.Holds("taken") || !slices.Equal(w.ended["a"], []string{"taken"}) {
 				t.Errorf("a late beat: %t; state %s, ended %v", late, n.State(), w.ended["a"])
@@ -625,108 +642,62 @@ func TestReleased(t *testing.T) {
 	})
 }
 
-// What has ended here does not come back: not from a store that was out of reach then, and not
-// from one that comes back with what it had before (S-036, S-061). The instance may have no
-// other session.
+// What has ended here does not come back: not from a store that was out of reach then, for however long, not from one that
+// comes back with what it had before, and not if the instance was never told that the store has it (S-036, S-060, S-061).
+// The record is removed, whether or not anybody asks for it. What was given away meanwhile is there.
 func TestEndedStays(t *testing.T) {
-	for _, restored := range []bool{false, true} {
+	for _, c := range []struct {
+		name     string
+		mute     bool          // the answer to the session's begin is lost
+		cut      []string      // from the store, when it ends
+		away     time.Duration // that long
+		restored bool
+	}{
+		{name: "this instance is cut off", cut: []string{"a"}, away: lease / 2},
+		{name: "all are, for long", cut: []string{"a", "b"}, away: 2*lease + 10*cluster.EndedFor},
+		{name: "an old file", restored: true},
+		{name: "a lost answer", mute: true},
+		{name: "a lost answer, and cut off", mute: true, cut: []string{"a"}},
+	} {
 		in(t, func(t *testing.T, w *world) {
 			n, b := w.start("a"), w.start("b")
 			time.Sleep(3 * lease)
-			h := w.put(n, "k")
-			w.set(w.cut, "a", !restored)
-			if err := n.Delete(t.Context(), h); err != nil {
-				t.Fatalf("Delete = %v", err)
-			}
-			if restored {
-				if _, err := w.store.As("a", "", nil).Put(t.Context(), session.Held{Record: session.Record{Key: "k"}}); err != nil {
-					t.Error(err)
-				}
-				w.store.Restart()
-			} else {
-				w.set(w.cut, "a", false)
-			}
-			if err := takeOver(t.Context(), n, "k"); !errors.Is(err, session.ErrNotFound) || n.Holds("k") { // before a beat has seen that
-				t.Errorf("taken over again: %v", err)
-			}
-			time.Sleep(lease)
-			if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
-				t.Errorf("restored: %t; afterwards Find = %v", restored, err)
-			}
-		})
-	}
-	in(t, func(t *testing.T, w *world) { // also where nobody asks for it; and what was given away is there
-		n, b := w.start("a"), w.start("b")
-		time.Sleep(3 * lease)
-		h, released := w.put(n, "k"), w.put(n, "released")
-		w.set(w.cut, "a", true)
-		if err := errors.Join(n.Delete(t.Context(), h), n.Release(t.Context(), released)); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(lease / 2)
-		w.set(w.cut, "a", false)
-		time.Sleep(lease)
-		if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
-			t.Errorf("Find = %v", err)
-		}
-		if err := takeOver(t.Context(), b, "released"); err != nil {
-			t.Errorf("what was given away: %v", err)
-		}
-	})
-}
-
-// A session that ends while nobody reaches the store, for however long, does not come back. Its record
-// is removed when the store is back (S-036, S-060).
-func TestEndedLong(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		n, b := w.start("a"), w.start("b")
-		time.Sleep(3 * lease)
-		h, asked := w.put(n, "k"), w.put(n, "asked")
-		cut := func(on bool) {
-			for _, id := range []string{"a", "b"} {
-				w.set(w.cut, id, on)
-			}
-		}
-		cut(true)
-		time.Sleep(2 * lease)
-		if err := errors.Join(n.Delete(t.Context(), h), n.Delete(t.Context(), asked)); err != nil || n.State() != cluster.Frozen {
-			t.Fatalf("state %s: %v", n.State(), err)
-		}
-		time.Sleep(10 * cluster.EndedFor)
-		cut(false)
-		if err := takeOver(t.Context(), n, "asked"); !errors.Is(err, session.ErrNotFound) || n.Holds("asked") { // before the next beat
-			t.Errorf("taken over again: %v", err)
-		}
-		time.Sleep(lease)
-		for _, key := range []string{"k", "asked"} {
-			if _, err := b.Find(t.Context(), key); !errors.Is(err, session.ErrNotFound) {
-				t.Errorf("%s: Find = %v", key, err)
-			}
-		}
-	})
-}
-
-// The store may have the record of a session although its instance was told nothing: the answer was lost.
-// When the session ends, the record is removed all the same (S-036).
-func TestEndedUnsure(t *testing.T) {
-	for _, away := range []bool{false, true} { // also when it ends
-		in(t, func(t *testing.T, w *world) {
-			n, b := w.start("a"), w.start("b")
-			time.Sleep(3 * lease)
-			w.set(w.mute, "a", true)
-			h := w.put(n, "k")
+			w.set(w.mute, "a", c.mute)
+			h, asked, released := w.put(n, "k"), w.put(n, "asked"), w.put(n, "released")
 			w.set(w.mute, "a", false)
 			if _, err := b.Find(t.Context(), "k"); err != nil {
-				t.Fatalf("the store does not have it: %v", err)
+				t.Fatalf("%s: the store does not have it: %v", c.name, err)
 			}
-			w.set(w.cut, "a", away)
-			if err := n.Delete(t.Context(), h); err != nil {
-				t.Fatal(err)
+			for _, id := range c.cut {
+				w.set(w.cut, id, true)
 			}
-			w.set(w.cut, "a", false)
+			time.Sleep(min(c.away, 2*lease)) // so that all know it
+			if err := errors.Join(n.Delete(t.Context(), h), n.Delete(t.Context(), asked), n.Release(t.Context(), released)); err != nil {
+				t.Fatalf("%s: %v", c.name, err)
+			}
+			time.Sleep(c.away)
+			if c.restored {
+				for _, key := range []string{"k", "asked"} {
+					if _, err := w.store.As("a", "", nil).Put(t.Context(), session.Held{Record: session.Record{Key: key}}); err != nil {
+						t.Error(err)
+					}
+				}
+				w.store.Restart()
+			}
+			for _, id := range c.cut {
+				w.set(w.cut, id, false)
+			}
+			if err := takeOver(t.Context(), n, "asked"); !errors.Is(err, session.ErrNotFound) || n.Holds("asked") { // before a beat has seen that
+				t.Errorf("%s: taken over again: %v", c.name, err)
+			}
 			time.Sleep(lease)
-			if _, err := b.Find(t.Context(), "k"); !errors.Is(err, session.ErrNotFound) {
-				t.Errorf("away: %t; Find = %v", away, err)
+			for _, key := range []string{"k", "asked"} {
+				if _, err := b.Find(t.Context(), key); !errors.Is(err, session.ErrNotFound) {
+					t.Errorf("%s: %s: Find = %v", c.name, key, err)
+				}
+			}
+			if err := takeOver(t.Context(), b, "released"); err != nil {
+				t.Errorf("%s: what was given away: %v", c.name, err)
 			}
 		})
 	}
@@ -1019,67 +990,8 @@ func play(t *testing.T, steps []int, ways uint64) (fault string) {
 	return ""
 }
 
-// Requests of a session that another instance has begin neither before this one knows that
-// it has lost it, nor while it ends it (S-012).
-func TestLosing(t *testing.T) {
-	in(t, func(t *testing.T, w *world) {
-		a, b := w.start("a"), w.start("b")
-		w.start("c")
-		time.Sleep(3 * lease)
-		w.put(a, "k")
-		w.set(w.cut, "a", true)
-		time.Sleep(2 * lease)
-		if err := takeOver(t.Context(), b, "k"); err != nil {
-			t.Fatal(err)
-		}
-		var asked atomic.Int64
-		w.told = func(n *cluster.Node, key string) {
-			asked.Add(1)
-			if n.Holds(key) || n.Ready() || n.Await(t.Context(), key) == nil {
-				t.Error("a request may begin of a session that is being ended")
-			}
-		}
-		w.set(w.cut, "a", false)
-		if err := a.Await(t.Context(), "k"); err == nil && a.Holds("k") {
-			t.Error("a request may begin of a session that another instance has")
-		}
-		time.Sleep(time.Second)
-		if asked.Load() != 1 || a.Holds("k") || !a.Ready() {
-			t.Errorf("told %d times that it is lost; state %s", asked.Load(), a.State())
-		}
-	})
-}
-
 // enough says that there is room for one more owner.
 func enough() error { return nil }
-
-// A owner that is there comes back when the store has been emptied: another instance does not
-// take its place meanwhile (S-040, S-061).
-func TestHomeAfterWipe(t *testing.T) {
-	for _, restart := range []bool{false, true} {
-		in(t, func(t *testing.T, w *world) {
-			n, b := w.start("a"), w.start("b")
-			time.Sleep(3 * lease)
-			key := cluster.ConnectionKey("files", "sessions\x00p")
-			if _, mine, err := n.Claim(t.Context(), key, "files", enough); !mine || err != nil {
-				t.Fatalf("Claim = %t, %v", mine, err)
-			}
-			w.wipe(restart)
-			for since := time.Now(); time.Since(since) < 2*lease; time.Sleep(50 * time.Millisecond) {
-				at, mine, err := b.Claim(t.Context(), key, "files", enough)
-				if mine {
-					t.Fatalf("claimed by another after %v", time.Since(since))
-				}
-				if err == nil && at.ID != "a" {
-					t.Fatalf("the owner is %+v", at)
-				}
-			}
-			if at, _, err := b.Claim(t.Context(), key, "files", enough); err != nil || at.ID != "a" {
-				t.Errorf("afterwards the owner is %+v, %v", at, err)
-			}
-		})
-	}
-}
 
 // Owners take no room that sessions need.
 func TestHomesBesideSessions(t *testing.T) {

@@ -6,14 +6,11 @@ import (
 
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 )
 
 // The last webhook of a server stays. What somebody else has written is none (S-043, S-082).
 func TestHooks(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	h := redis.New(c, options("A")).Hooks()
 	n, err := h.Next(ctx, "flows")
 	if err != nil {

@@ -16,7 +16,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/session"
 	"github.com/mcp-bridge/bridge/internal/cluster"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -26,9 +25,7 @@ var update = flag.Bool("update", false, "write what this version keeps; only whe
 // this one understands: testdata/older.json is that. What it does not know in the records of
 // a newer one, it passes over (S-071).
 func TestOlder(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	o := options("new")
 	o.Hooks = func() []string { return []string{"flows"} }
 	s := redis.New(c, o)

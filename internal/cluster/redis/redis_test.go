@@ -48,6 +48,14 @@ func stores(c redis.Client) func(*testing.T) func(owner, secret string) clustert
 	}
 }
 
+// open starts a store, and returns a client of it.
+func open(t *testing.T) (*redistest.Server, redis.Client, context.Context) {
+	server := redistest.Start(t)
+	c := server.Client()
+	t.Cleanup(func() { _ = c.Close() })
+	return server, c, t.Context()
+}
+
 // connect returns a client of a store, which is closed when the test ends.
 func connect(t *testing.T, url string) redis.Client {
 	t.Helper()
@@ -86,9 +94,7 @@ func TestStore(t *testing.T) {
 // A session and an instance: what is where, how long it lives, and that nothing of it is
 // readable (S-073), and that what somebody else has written counts as missing (S-082).
 func TestKeys(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	s := redis.New(c, options("A"))
 	r := session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice", Revision: "2025-11-25", Params: []byte(`{"clientInfo":{"name":"claude"}}`)}
 	h, err := s.Put(ctx, session.Held{Record: r})
@@ -137,9 +143,7 @@ func TestKeys(t *testing.T) {
 
 // A store that was emptied, is away, or is another process.
 func TestRegistry(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	server, c, ctx := open(t)
 	s := redis.New(c, options("A"))
 	beat := func(absent bool) string {
 		t.Helper()
@@ -169,9 +173,7 @@ func TestRegistry(t *testing.T) {
 
 // (S-063): when the memory is full, what is there lives on.
 func TestFull(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	s, me := redis.New(c, options("A")), cluster.Member{ID: "A"}
 	h, err := s.Put(ctx, session.Held{Record: session.Record{Key: "k"}})
 	if err != nil {
@@ -204,9 +206,7 @@ func TestFull(t *testing.T) {
 
 // A beat takes as long as two answers of the store, whatever has changed (S-065).
 func TestBeatAnswers(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	count := &counting{}
 	c.(goredis.UniversalClient).AddHook(count)
 	s := redis.New(c, options("A"))

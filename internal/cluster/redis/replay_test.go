@@ -26,9 +26,7 @@ func TestStreams(t *testing.T) {
 // Nothing of a stream is readable (S-073), what somebody else has written reaches no
 // client (S-082), and it goes by itself.
 func TestStreamKeys(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	server, c, ctx := open(t)
 	s := redis.New(c, options("A")).Streams()
 	e := replay.Entry{Session: "S", Stream: "pX", Kind: replay.Added, Seq: 1, Open: [][]byte{[]byte(`"an id"`)}, Data: []byte(`{"a":"payload"}`)}
 	if err := s.Write(ctx, []replay.Entry{e}); err != nil {

@@ -42,9 +42,7 @@ func TestOffersCluster(t *testing.T) {
 // What no instance has written to a line is dropped, with a line in the log; a line that
 // somebody has made useless begins anew (S-082). Nothing of a request can be read (S-073).
 func TestOffersGarbage(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	const line = "b:{q}:a"
 	said := &strings.Builder{}
 	r := redis.New(c, options("A")).Requests(slog.New(slog.NewTextHandler(said, nil)))

@@ -7,14 +7,11 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 )
 
 // The store shows neither tasks nor callers (S-073), and what somebody else has written to it is nobody's (S-082).
 func TestTasks(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	server, c, ctx := open(t)
 	s := redis.New(c, options("A")).Tasks()
 	noted := func(principal string, want ...bool) {
 		t.Helper()

@@ -13,7 +13,6 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/mcp-bridge/bridge/internal/cluster/redis"
-	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/oauth/front"
 	"github.com/mcp-bridge/bridge/internal/oauth/front/disk"
 )
@@ -21,9 +20,7 @@ import (
 // A value takes the place of another once over all instances, and ends (S-045). The memory
 // of one process does the same, and so does its folder.
 func TestValues(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	server, c, ctx := open(t)
 	var a, b front.Store = redis.New(c, options("A")).Values(), redis.New(c, options("B")).Values()
 	kept := disk.New(t.TempDir())
 	t.Cleanup(func() { _ = kept.Close() })
@@ -151,9 +148,7 @@ func ends(t *testing.T, name string, shared bool, s, b front.Store) {
 
 // After a failover, ends are noted by another clock: one that is behind hides none of them.
 func TestEndedFailover(t *testing.T) {
-	server := redistest.Start(t)
-	c, ctx := server.Client(), t.Context()
-	defer c.Close()
+	_, c, ctx := open(t)
 	v := redis.New(c, options("A")).Values()
 	if err := v.End(ctx, "1", time.Minute); err != nil {
 		t.Fatal(err)

@@ -20,13 +20,17 @@ var discard = slog.New(slog.DiscardHandler)
 
 // An instance that is about to stop answers the others on connections that they do not
 // use again, and streams of GETs that it has sent on end: their clients are told when to
-// come back. Calls go on (S-070).
+// come back. Calls go on (S-070). An instance that has no time left to stop ends what it still serves.
 func TestLeave(t *testing.T) {
 	release := make(chan struct{})
 	p, at := instance(t, "AAAAAAA", []string{secret}, func(_ string, w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, ": hello\n\n")
 		_ = http.NewResponseController(w).Flush()
+		if r.Method == http.MethodGet {
+			<-r.Context().Done()
+			return
+		}
 		select {
 		case <-release:
 			_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"id\":1,\"result\":{}}\n\n")
@@ -92,6 +96,25 @@ func TestLeave(t *testing.T) {
 	if got := closes(); got != "closes" {
 		t.Errorf("a connection to an instance that stops %s", got)
 	}
+	r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+at.Address+version+"s/_/mcp", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := b.link(at).http.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	p.Close(ctx)
+	if text, err := io.ReadAll(res.Body); err == nil {
+		t.Errorf("a stream to an instance that has stopped ends well: %q", text)
+	}
+}
+
+// serves reports whether an instance answers a request of a caller for a session, or leaves it to its own handlers.
+func serves(ctx context.Context, p *Peers, w *httptest.ResponseRecorder) bool {
+	r := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, "alice"), "POST", "/files/mcp", nil)
+	return p.Serve(w, r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
 }
 
 // A session of a caller that may not use its server any more, as one whose key was taken away, is
@@ -115,10 +138,7 @@ func TestBarred(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := func() bool {
-			r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), "alice"), "POST", "/files/mcp", nil)
-			return p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`))
-		}
+		asked := func() bool { return serves(t.Context(), p, httptest.NewRecorder()) }
 		if asked() || adopted != 0 {
 			t.Errorf("it was answered, or taken over %d times", adopted)
 		}
@@ -147,15 +167,14 @@ func TestAdoptRefused(t *testing.T) {
 				has: func(string) bool { return tries > 1 },
 			}
 			p, n, records := joined(t, own)
-			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files"}}, true)
+			seen := theirs(t, records, session.Held{Record: session.Record{Key: session.Key("an id"), Server: "files", Principal: "alice"}}, true)
 			if got := p.adopt(t.Context(), "an id", seen); got.missing || got.taken || n.Holds(seen.Key) {
 				t.Errorf("%v: adopt = %+v", refusal, got)
 			}
 			if after, err := n.Find(t.Context(), seen.Key); err != nil || after.Owner != "" {
 				t.Errorf("%v: the store has %+v, %v", refusal, after, err)
 			}
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "/files/mcp", nil)
-			if p.Serve(httptest.NewRecorder(), r, "files", "an id", false, []byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)) || tries != 2 {
+			if serves(t.Context(), p, httptest.NewRecorder()) || tries != 2 {
 				t.Errorf("%v: the next request was answered, after %d tries", refusal, tries)
 			}
 		}
@@ -203,22 +222,15 @@ func TestGone(t *testing.T) {
 			gone, leave := context.WithCancel(t.Context())
 			leave()
 			looks := 0
-			own := &local{
-				has: func(string) bool {
-					looks++
-					return looks > 100
-				},
-			}
-			p, n, _ := joined(t, own)
+			p, n, _ := joined(t, &local{has: func(string) bool { looks++; return looks > 100 }})
 			key := session.Key("an id")
 			if taken {
 				p.adopting[key] = make(chan struct{})
-			} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files"}}); err != nil {
+			} else if _, err := n.Put(t.Context(), session.Held{Record: session.Record{Key: key, Server: "files", Principal: "alice"}}); err != nil {
 				t.Fatal(err)
 			}
 			a := httptest.NewRecorder()
-			r := httptest.NewRequestWithContext(gone, "POST", "/files/mcp", nil)
-			if !p.Serve(a, r, "files", "an id", false, nil) || a.Code != http.StatusServiceUnavailable || looks > 1 {
+			if !serves(gone, p, a) || a.Code != http.StatusServiceUnavailable || looks > 1 {
 				t.Errorf("taken over: %t: answered %d after %d looks", taken, a.Code, looks)
 			}
 		}

@@ -305,6 +305,13 @@ func TestBrokenOff(t *testing.T) {
 	}
 }
 
+// send has an instance send a call on, and returns what came of it.
+func send(p *Peers, to cluster.Member, method, server string) (outcome, string) {
+	w := httptest.NewRecorder()
+	how := p.forward(to, w, httptest.NewRequest(method, "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
+	return how, w.Body.String()
+}
+
 // What comes back whole is passed on as it is, and what could not be sent is not answered:
 // only that may be sent again (S-022).
 func TestWhole(t *testing.T) {
@@ -322,24 +329,19 @@ func TestWhole(t *testing.T) {
 		}
 	})
 	p, _ := instance(t, "BBBBBBB", []string{secret}, nil)
-	send := func(server string, to cluster.Member) (outcome, string) {
-		w := httptest.NewRecorder()
-		how := p.forward(to, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
-		return how, w.Body.String()
-	}
-	if how, text := send("large", m); how != answered || text != large {
+	if how, text := send(p, m, "POST", "large"); how != answered || text != large {
 		t.Errorf("a large answer: %v, %d bytes", how, len(text))
 	}
-	if how, text := send("stream", m); how != answered || text != stream {
+	if how, text := send(p, m, "POST", "stream"); how != answered || text != stream {
 		t.Errorf("a stream: %v, %d bytes", how, len(text))
 	}
-	if how, text := send("gone", m); how != refused || text != "" {
+	if how, text := send(p, m, "POST", "gone"); how != refused || text != "" {
 		t.Errorf("a session that is not there: %v, %q", how, text)
 	}
-	if how, text := send("large", cluster.Member{ID: "ZZZZZZZ", Address: m.Address}); how != unsent || text != "" {
+	if how, text := send(p, cluster.Member{ID: "ZZZZZZZ", Address: m.Address}, "POST", "large"); how != unsent || text != "" {
 		t.Errorf("another instance at the address: %v, %q", how, text)
 	}
-	if how, text := send("large", cluster.Member{ID: "YYYYYYY", Address: "127.0.0.1:1"}); how != unsent || text != "" {
+	if how, text := send(p, cluster.Member{ID: "YYYYYYY", Address: "127.0.0.1:1"}, "POST", "large"); how != unsent || text != "" {
 		t.Errorf("nobody at the address: %v, %q", how, text)
 	}
 }
@@ -398,16 +400,11 @@ func TestKeptBroken(t *testing.T) {
 			}
 			return conn, err
 		}
-		send := func() (outcome, string) {
-			w := httptest.NewRecorder()
-			how := p.forward(m, w, httptest.NewRequest(c.method, "/mcp", nil), version+"s/_/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`))
-			return how, w.Body.String()
-		}
-		if how, text := send(); how != answered || text != "" {
+		if how, text := send(p, m, c.method, "_"); how != answered || text != "" {
 			t.Fatalf("%s: the first request: %v, %q", c.name, how, text)
 		}
 		after.Store(c.after)
-		if how, text := send(); how != c.want || strings.Contains(text, "upstream_lost") != c.lost {
+		if how, text := send(p, m, c.method, "_"); how != c.want || strings.Contains(text, "upstream_lost") != c.lost {
 			t.Errorf("%s: %v, %q", c.name, how, text)
 		}
 	}

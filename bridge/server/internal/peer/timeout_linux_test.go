@@ -4,7 +4,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -71,19 +70,19 @@ func TestSilentNetwork(t *testing.T) {
 		w.WriteHeader(http.StatusAccepted)
 	})
 	p, _ := instanceAt(t, nil, "BBBBBBB", lease, []string{secret}, nil)
-	send := func(server string) string {
-		w := httptest.NewRecorder()
-		if how := p.forward(m, w, httptest.NewRequest("POST", "/mcp", nil), version+"s/"+server+"/mcp", nil, []byte(`{"jsonrpc":"2.0","id":1,"method":"x"}`)); how != answered {
+	call := func(server string) string {
+		how, text := send(p, m, "POST", server)
+		if how != answered {
 			t.Errorf("%s: not answered, but %v", server, how)
 		}
-		return w.Body.String()
+		return text
 	}
 	answers := make(chan string, 2)
-	go func() { answers <- send("waits") }()
+	go func() { answers <- call("waits") }()
 	<-begun
-	send("quick") // over another connection, which is kept
+	call("quick") // over another connection, which is kept
 	ears.deafen(t)
-	go func() { answers <- send("quick") }()
+	go func() { answers <- call("quick") }()
 	for range 2 {
 		if got := <-answers; !strings.Contains(got, `"upstream_lost"`) {
 			t.Errorf("answered %s", got)

@@ -260,11 +260,14 @@ type gone struct {
 
 func (g *gone) Gone(err error) { g.lost <- err }
 
-// A owner that was paused sends nothing over its connections once another instance has its
-// place: not for sessions, of whatever instance, that use the open lane (S-012, S-040).
+// An owner that was paused sends nothing over its connections once another instance has its place: not for sessions, of
+// whatever instance, that use the open lane, and not for clients without sessions, also if their requests have waited since
+// before the pause (S-012, S-040). A request that comes then waits until that is known. A subscription continues at the
+// next owner, wherever its client is.
 func TestPaused(t *testing.T) {
 	in(t, func(t *testing.T, i, b *instance) {
-		its, others := &server{}, &server{}
+		const stateless, sessions, heard = "stateless\x00", "sessions\x00alice", "stateless\x00alice"
+		its := &server{}
 		rest := &gone{lost: make(chan error, 1)}
 		lane, err := i.Shared("files", nil, true, its).Open(t.Context(), &bridge.Caller{}, rest)
 		if err != nil {
@@ -273,16 +276,45 @@ func TestPaused(t *testing.T) {
 		if _, err := lane.Call(t.Context(), request(t, "tools/call")); err != nil || its.sent.Load() != 1 {
 			t.Fatalf("a call of the owner: %v", err)
 		}
+		waits, sent, ended := make(chan struct{}), make(chan error), make(chan error, 2)
+		go func() {
+			_, err := i.Home("files", stateless, waiter{i, waits}).Call(t.Context(), request(t, "tools/call"))
+			sent <- err
+		}()
+		go func() {
+			_, err := i.Home("files", heard, local{i}).Call(t.Context(), request(t, era.Listen))
+			ended <- err
+		}()
+		go func() { // of a client of b
+			_, err := i.Owners.Call(t.Context(), "files", heard, request(t, era.Listen))
+			ended <- err
+		}()
+		if !i.Owns(t.Context(), "files", sessions) {
+			t.Fatal("not the owner")
+		}
+		time.Sleep(time.Second) // a claim takes a beat
 		i.w.pause(i, func() {
+			others := &server{}
 			up, err := b.Shared("files", nil, true, others).Open(t.Context(), &bridge.Caller{}, &gone{lost: make(chan error, 1)})
 			if err != nil || others.opened.Load() != 1 {
 				t.Fatalf("the next owner: %v", err)
 			}
 			defer func() { _ = up.Close(t.Context()) }()
+			if m, err := b.Home("files", stateless, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
+				t.Fatalf("the next owner: %s, %v", bridgetest.Text(m), err)
+			}
+			for _, affinity := range []string{sessions, heard} {
+				if !b.Owns(t.Context(), "files", affinity) {
+					t.Fatal("not the next owner")
+				}
+			}
 			if err := lane.Notify(t.Context(), request(t, "notifications/x")); err == nil {
 				t.Error("a notification was sent without the store")
 			}
 		})
+		if i.Owns(t.Context(), "files", sessions) {
+			t.Error("there are two owners")
+		}
 		m, err := lane.Call(t.Context(), request(t, "tools/call"))
 		if !errors.Is(err, bridge.ErrUnsent) || !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("a call of the owner before = %s, %v", bridgetest.Text(m), err)
@@ -296,34 +328,26 @@ func TestPaused(t *testing.T) {
 		if err := lane.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// So it is with requests of clients without sessions, also when they have waited since
-// before the pause.
-func TestPausedStateless(t *testing.T) {
-	in(t, func(t *testing.T, i, b *instance) {
-		const affinity = "stateless\x00"
-		waits, sent := make(chan struct{}), make(chan error)
-		go func() {
-			_, err := i.Home("files", affinity, waiter{i, waits}).Call(t.Context(), request(t, "tools/call"))
-			sent <- err
-		}()
-		time.Sleep(time.Second) // a claim takes a beat
-		i.w.pause(i, func() {
-			if m, err := b.Home("files", affinity, local{b}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"here"` {
-				t.Fatalf("the next owner: %s, %v", bridgetest.Text(m), err)
-			}
-		})
 		close(waits)
 		if err := <-sent; !errors.Is(err, bridge.ErrUnsent) {
 			t.Errorf("a request that has waited: %v", err)
 		}
-		if !i.has(affinity) || b.has(affinity) {
+		if !i.has(stateless) || b.has(stateless) {
 			t.Errorf("left: %q and %q", i.left, b.left)
 		}
-		if m, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
+		if m, err := i.Home("files", stateless, local{i}).Call(t.Context(), request(t, "tools/call")); err != nil || string(m.Result) != `"at b"` {
 			t.Errorf("the next request: %s, %v", bridgetest.Text(m), err)
+		}
+		late := time.After(time.Minute)
+		for range 2 {
+			select {
+			case err := <-ended:
+				if !errors.Is(err, bridge.ErrLost) {
+					t.Errorf("the subscription ended with %v", err)
+				}
+			case <-late:
+				t.Fatal("a subscription stays at an owner that is none any more")
+			}
 		}
 	})
 }
@@ -339,60 +363,7 @@ func (w waiter) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, 
 	return w.i.CallPool(ctx, "files", r)
 }
 
-// A request that comes to an owner that was paused, and waits until that is known, is not made
-// there.
-func TestPausedWaits(t *testing.T) {
-	in(t, func(t *testing.T, i, b *instance) {
-		const affinity = "sessions\x00alice"
-		if !i.Owns(t.Context(), "files", affinity) {
-			t.Fatal("not the owner")
-		}
-		i.w.pause(i, func() {
-			if !b.Owns(t.Context(), "files", affinity) {
-				t.Fatal("not the next owner")
-			}
-		})
-		if i.Owns(t.Context(), "files", affinity) {
-			t.Error("there are two owners")
-		}
-	})
-}
-
-// A subscription continues at the next owner, wherever its client is, when another instance
-// has taken the place of one that lives.
-func TestListenMoves(t *testing.T) {
-	in(t, func(t *testing.T, i, b *instance) {
-		const affinity = "stateless\x00alice"
-		ended := make(chan error, 2)
-		go func() {
-			_, err := i.Home("files", affinity, local{i}).Call(t.Context(), request(t, era.Listen))
-			ended <- err
-		}()
-		go func() { // of a client of b
-			_, err := i.Owners.Call(t.Context(), "files", affinity, request(t, era.Listen))
-			ended <- err
-		}()
-		time.Sleep(time.Second) // a claim takes a beat
-		i.w.pause(i, func() {
-			if !b.Owns(t.Context(), "files", affinity) {
-				t.Fatal("not the next owner")
-			}
-		})
-		late := time.After(time.Minute)
-		for range 2 {
-			select {
-			case err := <-ended:
-				if !errors.Is(err, bridge.ErrLost) {
-					t.Errorf("the subscription ended with %v", err)
-				}
-			case <-late:
-				t.Fatal("a subscription stays at an owner that is none any more")
-			}
-		}
-	})
-}
-
-// A owner that says of itself that it is none, for as long as anybody waits, makes an error
+// An owner that says of itself that it is none, for as long as anybody waits, makes an error
 // that says so.
 func TestNoHome(t *testing.T) {
 	in(t, func(t *testing.T, i, b *instance) {
@@ -676,7 +647,7 @@ func TestDrainGivesUp(t *testing.T) {
 
 // An instance that stops waits until each other one says that nothing of it leads there any more, however long
 // that takes, and not for a time: it ends with the answer, or with the time to drain. Where it is the owner of
-// nothing it does not wait (S-070).
+// nothing it does not wait (S-070). An instance of an older version does not confirm that it left: it gets a moment to do so.
 func TestDrainIsAcknowledged(t *testing.T) {
 	in(t, func(t *testing.T, a, b *instance) {
 		drain := func(i *instance, within time.Duration) (done chan time.Duration) {
@@ -711,6 +682,9 @@ func TestDrainIsAcknowledged(t *testing.T) {
 			t.Errorf("it took %v to drain, and is used yet", took)
 		default:
 		}
+		if n := a.Owned(); n != 1 {
+			t.Errorf("it is the owner of %d meanwhile", n)
+		}
 		used()
 		if took := <-done; took != 10*time.Minute {
 			t.Errorf("it took %v to drain, 10 minutes after which it was left", took)
@@ -725,19 +699,13 @@ func TestDrainIsAcknowledged(t *testing.T) {
 		if took := <-drain(c, time.Minute); took != time.Minute {
 			t.Errorf("it took %v to drain, want all of the time there is", took)
 		}
-	})
-}
-
-// An instance of an older version does not confirm that it left: it gets a moment to do so.
-func TestDrainUnconfirmed(t *testing.T) {
-	in(t, func(t *testing.T, i, b *instance) {
-		if _, err := i.Home("files", "stateless\x00", local{i}).Call(t.Context(), request(t, "tools/call")); err != nil {
+		d := a.w.start("d")
+		if _, err := d.Home("files", "of d", local{d}).Call(t.Context(), request(t, "tools/call")); err != nil {
 			t.Fatal(err)
 		}
-		i.w.old.Store(true)
-		began := time.Now()
-		if i.Drain(t.Context()); time.Since(began) != unconfirmedWait {
-			t.Errorf("it took %v to drain, want %v", time.Since(began), unconfirmedWait)
+		a.w.old.Store(true)
+		if took := <-drain(d, time.Hour); took != unconfirmedWait {
+			t.Errorf("it took %v to drain beside older versions, want %v", took, unconfirmedWait)
 		}
 	})
 }

@@ -140,10 +140,10 @@ func bubble(t *testing.T, f func(*testing.T, *rig)) {
 }
 
 // post makes a request of a lane.
-func (r *rig) post(ctx context.Context, s peer.SlotClaim, id, body string) *httptest.ResponseRecorder {
+func (r *rig) post(ctx context.Context, s peer.SlotClaim, id string, body io.Reader) *httptest.ResponseRecorder {
 	r.t.Helper()
-	req := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", strings.NewReader(body))
-	if body == "" {
+	req := httptest.NewRequestWithContext(auth.WithPrincipal(ctx, ""), http.MethodPost, "/peer/v1/work", body)
+	if body == nil {
 		req.Method = http.MethodGet
 	}
 	req.Header.Set("Content-Type", "application/json")
@@ -170,7 +170,7 @@ func (r *rig) open(front string) (peer.SlotClaim, string) {
 	if err := r.ClaimSlot(grant, front, 0); err != nil {
 		r.t.Fatal(err)
 	}
-	w := r.post(r.t.Context(), s, "", initialize)
+	w := r.post(r.t.Context(), s, "", strings.NewReader(initialize))
 	id := w.Header().Get("Mcp-Session-Id")
 	if w.Code != http.StatusOK || id == "" {
 		r.t.Fatalf("initialize = %d %s", w.Code, w.Body)
@@ -206,15 +206,15 @@ func TestTicket(t *testing.T) {
 		if err := r.ClaimSlot(s.Grant, "FRONT-B", 0); !errors.Is(err, peer.ErrElsewhere) {
 			t.Errorf("claimed by another: %v", err)
 		}
-		if w := r.post(t.Context(), s, "", initialize); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
+		if w := r.post(t.Context(), s, "", strings.NewReader(initialize)); w.Code == http.StatusOK && !bytes.Contains(w.Body.Bytes(), []byte(`"error"`)) {
 			t.Errorf("used again: %d %s", w.Code, w.Body)
 		}
 		for name, other := range map[string]peer.SlotClaim{"another front": {Grant: s.Grant, Front: "FRONT-B"}, "no grant": {Front: "FRONT-A"}, "another grant": {Grant: "x", Front: "FRONT-A"}, "another epoch": {Grant: s.Grant, Front: "FRONT-A", Epoch: 1}} {
-			if w := r.post(t.Context(), other, id, call); w.Code != http.StatusNotFound {
+			if w := r.post(t.Context(), other, id, strings.NewReader(call)); w.Code != http.StatusNotFound {
 				t.Errorf("%s: %d %s", name, w.Code, w.Body)
 			}
 		}
-		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusOK {
+		if w := r.post(t.Context(), s, id, strings.NewReader(call)); w.Code != http.StatusOK {
 			t.Errorf("the front itself: %d %s", w.Code, w.Body)
 		}
 		r.runs("used", 1)
@@ -228,14 +228,14 @@ func TestLinger(t *testing.T) {
 		s, id := r.open("FRONT-A")
 		time.Sleep(workerLinger - time.Second)
 		r.runs("just before", 1)
-		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusOK {
+		if w := r.post(t.Context(), s, id, strings.NewReader(call)); w.Code != http.StatusOK {
 			t.Errorf("a call: %d %s", w.Code, w.Body)
 		}
 		time.Sleep(workerLinger - time.Second)
 		r.runs("used meanwhile", 1)
 		time.Sleep(2 * time.Second)
 		r.runs("without a front", 0)
-		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusNotFound {
+		if w := r.post(t.Context(), s, id, strings.NewReader(call)); w.Code != http.StatusNotFound {
 			t.Errorf("after its end: %d %s", w.Code, w.Body)
 		}
 	})
@@ -246,7 +246,7 @@ func TestLinger(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			r.post(listening, s, id, "")
+			r.post(listening, s, id, nil)
 		}()
 		time.Sleep(10 * workerLinger)
 		r.runs("as long as its front listens", 1)
@@ -264,22 +264,32 @@ func TestLinger(t *testing.T) {
 }
 
 // The instance that takes a session over goes on with the process, and the one before is
-// refused from then on.
+// refused from then on, also for a call whose body comes slowly (S-012).
 func TestClaimed(t *testing.T) {
 	bubble(t, func(t *testing.T, r *rig) {
 		s, id := r.open("FRONT-A")
 		time.Sleep(workerLinger / 2)
+		body, write := io.Pipe()
+		late := make(chan *httptest.ResponseRecorder)
+		go func() { late <- r.post(t.Context(), s, id, body) }()
+		_, _ = io.WriteString(write, call[:10])
+		synctest.Wait()
 		if err := r.ClaimSlot(s.Grant, "FRONT-B", 2); err != nil {
 			t.Fatal(err)
+		}
+		_, _ = io.WriteString(write, call[10:])
+		_ = write.Close()
+		if w := <-late; w.Code != http.StatusNotFound {
+			t.Errorf("the rest of a call of the front before: %d %s", w.Code, w.Body)
 		}
 		now := peer.SlotClaim{Grant: s.Grant, Front: "FRONT-B", Epoch: 2}
 		for range 3 {
 			time.Sleep(workerLinger / 2)
-			if w := r.post(t.Context(), now, id, call); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
+			if w := r.post(t.Context(), now, id, strings.NewReader(call)); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "tools/call") {
 				t.Errorf("the next front: %d %s", w.Code, w.Body)
 			}
 		}
-		if w := r.post(t.Context(), s, id, call); w.Code != http.StatusNotFound {
+		if w := r.post(t.Context(), s, id, strings.NewReader(call)); w.Code != http.StatusNotFound {
 			t.Errorf("the one before: %d %s", w.Code, w.Body)
 		}
 		for _, older := range []int64{0, 1, 2} {
@@ -293,46 +303,32 @@ func TestClaimed(t *testing.T) {
 	})
 }
 
-// A call whose body comes slowly is not made when another front has the process by then
-// (S-012).
-func TestClaimedMeanwhile(t *testing.T) {
-	bubble(t, func(t *testing.T, g *rig) {
-		s, id := g.open("FRONT-A")
-		body, write := io.Pipe()
-		r := httptest.NewRequestWithContext(auth.WithPrincipal(t.Context(), ""), http.MethodPost, "/peer/v1/work", body)
-		for name, value := range map[string]string{"Content-Type": "application/json", "Accept": "application/json, text/event-stream", peer.GrantHeader: s.Grant, "Mcp-Session-Id": id} {
-			r.Header.Set(name, value)
-		}
-		w, done := httptest.NewRecorder(), make(chan struct{})
-		go func() {
-			defer close(done)
-			g.ServeTunnel(w, r, s)
-		}()
-		_, _ = io.WriteString(write, call[:10])
-		synctest.Wait()
-		if err := g.ClaimSlot(s.Grant, "FRONT-B", 2); err != nil {
-			t.Fatal(err)
-		}
-		_, _ = io.WriteString(write, call[10:])
-		_ = write.Close()
-		<-done
-		if w.Code != http.StatusNotFound {
-			t.Errorf("the rest of a call of the front before: %d %s", w.Code, w.Body)
-		}
-	})
-}
-
 // A front that asks for a sign of life reaches the process, whatever that speaks: the
-// worker's own answer would say nothing about it.
+// worker's own answer would say nothing about it. A worker that stops closes the connections of fronts behind its answers.
 func TestPing(t *testing.T) {
 	for modern, want := range map[bool]string{false: `"ping"`, true: `"server/discover"`} {
 		bubble(t, func(t *testing.T, r *rig) {
 			r.a.modern = modern
 			s, id := r.open("FRONT-A")
-			w := r.post(t.Context(), s, id, `{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`)
+			w := r.post(t.Context(), s, id, strings.NewReader(`{"jsonrpc":"2.0","id":2,"method":"`+pingMethod+`"}`))
 			if !strings.Contains(w.Body.String(), want) {
 				t.Errorf("modern %v: %d %s, want %s", modern, w.Code, w.Body, want)
 			}
+			closes := func(what, want string) {
+				t.Helper()
+				w := r.post(t.Context(), s, id, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/x"}`))
+				if got := w.Header().Get("Connection"); w.Code != http.StatusAccepted || got != want {
+					t.Errorf("a worker that %s: %d, Connection: %q", what, w.Code, got)
+				}
+			}
+			closes("works", "")
+			var drained sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			drained.Go(func() { r.slots.tunnels.Drain(ctx) })
+			synctest.Wait()
+			closes("stops", "close")
+			cancel()
+			drained.Wait()
 		})
 	}
 }
@@ -345,7 +341,7 @@ func TestFailed(t *testing.T) {
 		if err := r.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 			t.Fatal(err)
 		}
-		w := r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
+		w := r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", strings.NewReader(initialize))
 		if !strings.Contains(w.Body.String(), "it wants a key") {
 			t.Errorf("initialize = %d %s", w.Code, w.Body)
 		}

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -103,11 +102,15 @@ func TestReclaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{}
 		l := itself(t, p, func(http.ResponseWriter) bool { return false })
-		l.mute.Store(1)
-		up := l.open(t)
-		if n := l.told.Load(); n != 2 {
-			t.Errorf("%d grants were given, want 2", n)
+		for mute, refuses := range map[int64]bool{1: false, 3: true} { // a front takes nothing from whom it has not reached twice, for a moment
+			l.told.Store(0)
+			l.mute.Store(mute)
+			_ = l.open(t).Close(t.Context())
+			if n := l.told.Load(); n <= mute || (n > mute+1) != refuses {
+				t.Errorf("%d grants were given by a worker that cannot be asked %d times", n, mute)
+			}
 		}
+		up := l.open(t)
 		carry := up.(bridge.Resumable).ResumeData()
 		up.(bridge.Resumable).Detach()
 		_ = up.Close(context.Background())
@@ -128,7 +131,8 @@ func TestReclaim(t *testing.T) {
 }
 
 // A worker that stops tells those who have connections to it, refuses their calls in a way that says that nothing
-// was done, and waits until they have left: so long nothing is lost (S-051).
+// was done, and waits until they have left: so long nothing is lost (S-051). A connection that many share takes more calls at
+// once than a client's session may have.
 func TestWorkerIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &process{hold: make(chan struct{})}
@@ -140,14 +144,20 @@ func TestWorkerIsLeft(t *testing.T) {
 		}
 		ask := func() error {
 			m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
+			if err == nil && m.Error != nil {
+				err = fmt.Errorf("%s", m.Error)
+			}
 			m.Release()
 			return err
 		}
-		slow, drained := make(chan error), make(chan struct{})
-		go func() { slow <- ask() }()
+		const many = 200
+		slow, drained := make(chan error, many), make(chan struct{})
+		for range many {
+			go func() { slow <- ask() }()
+		}
 		synctest.Wait()
-		if p.held.Load() != 1 {
-			t.Fatal("the process does not have the call")
+		if held := p.held.Load(); held != many {
+			t.Fatalf("%d calls wait at the process, want %d", held, many)
 		}
 		go func() {
 			defer close(drained)
@@ -159,8 +169,10 @@ func TestWorkerIsLeft(t *testing.T) {
 			go func() { later <- ask() }()
 		}
 		close(p.hold)
-		if err := <-slow; err != nil {
-			t.Errorf("a call that was in flight: %v", err)
+		for range many {
+			if err := <-slow; err != nil {
+				t.Errorf("a call that was in flight: %v", err)
+			}
 		}
 		if err := <-rest.lost; !errors.Is(err, bridge.ErrLost) {
 			t.Errorf("the connection is lost: %v", err)
@@ -197,62 +209,6 @@ func TestUnknownFront(t *testing.T) {
 	})
 }
 
-// A process has its time for the handshake, however long the opening may wait for a worker.
-func TestHandshakeTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		release := make(chan struct{})
-		l := itself(t, &process{}, func(http.ResponseWriter) bool {
-			<-release
-			return true
-		})
-		defer close(release)
-		adapter := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: time.Hour, Handshake: 300 * time.Millisecond})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-		defer cancel()
-		ended := make(chan error, 1)
-		go func() {
-			_, err := adapter.Open(ctx, caller, bridge.Nobody{})
-			ended <- err
-		}()
-		if err := <-ended; err == nil || !strings.Contains(err.Error(), "handshake within") {
-			t.Errorf("a process that says nothing: %v", err)
-		}
-	})
-}
-
-// So it has when little is left of the time to wait, which something else has used.
-func TestHandshakeLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := itself(t, &process{}, func(http.ResponseWriter) bool { return false })
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-		defer cancel()
-		up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: 24 * time.Hour, Handshake: time.Hour}).Open(ctx, caller, bridge.Nobody{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = up.Close(context.Background())
-	})
-}
-
-// An opening whose worker has ended when there is no time for another one says that, and not
-// what the queue would say.
-func TestNoTimeLeft(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const wait = 3 * time.Second
-		l := itself(t, &process{}, func(http.ResponseWriter) bool {
-			<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
-			panic(http.ErrAbortHandler)
-		})
-		_, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: wait, Handshake: time.Hour}).Open(t.Context(), caller, bridge.Nobody{})
-		if !errors.Is(err, bridge.ErrNoWorker) || !strings.Contains(err.Error(), "is gone or unreachable") {
-			t.Errorf("an opening whose worker has ended: %v", err)
-		}
-		if n := l.told.Load(); n != 1 {
-			t.Errorf("%d grants were given, want 1", n)
-		}
-	})
-}
-
 // A process that fails at a worker counts as one that fails here. What it answers is its
 // answer, also if it is an instance of the bridge whose server has failed.
 func TestFailures(t *testing.T) {
@@ -282,62 +238,53 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// A connection that many share takes more calls at once than a client's session may have.
-func TestManyCalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const n = 200
-		p := &process{hold: make(chan struct{})}
-		up := itself(t, p, func(http.ResponseWriter) bool { return false }).open(t)
-		release := sync.OnceFunc(func() { close(p.hold) })
-		defer release()
-		ended := make(chan string, n)
-		for range n {
-			go func() {
-				m, err := up.Call(t.Context(), &bridge.Request{Message: jsonrpc.NewRequest("tools/call", []byte(`{"name":"x"}`)), From: caller})
-				if err == nil && m.Error == nil {
-					ended <- ""
-				} else {
-					ended <- fmt.Sprint(m, err)
-				}
-				m.Release()
-			}()
-		}
-		synctest.Wait()
-		if held := p.held.Load(); held != n {
-			t.Errorf("%d calls wait, want %d", held, n)
-		}
-		release()
-		for range n {
-			if said := <-ended; said != "" {
-				t.Errorf("a call: %s", said)
-			}
-		}
-	})
-}
-
-// An opening that a worker cannot finish is offered again: it has ended, it stops, or it
-// has no room for a process. None of that is a failure of the server (S-051).
-func TestOfferedAgain(t *testing.T) {
-	for name, first := range map[string]func(*process, http.ResponseWriter) bool{
-		"ended":   func(*process, http.ResponseWriter) bool { panic(http.ErrAbortHandler) },
-		"stops":   func(_ *process, w http.ResponseWriter) bool { w.WriteHeader(http.StatusNotFound); return true },
-		"no room": func(p *process, _ http.ResponseWriter) bool { p.fails = syscall.EAGAIN; return false },
+// An opening that a worker cannot finish is offered again: it has ended, it stops, or it has no room for a process. None of
+// that is a failure of the server (S-051). When there is no time for another worker, the error says that the one has ended,
+// and not what the queue would say. A process has its time for the handshake, however long the opening may wait for a
+// worker, and when little is left of that time.
+func TestHandshakes(t *testing.T) {
+	const wait = 3 * time.Second
+	for _, c := range []struct {
+		name            string
+		first           func(*process, http.ResponseWriter) bool // what answers the first request
+		wait, handshake time.Duration
+		want            string // the error
+		told            int64
+	}{
+		{name: "ended", first: func(*process, http.ResponseWriter) bool { panic(http.ErrAbortHandler) }, wait: 30 * time.Second, handshake: 30 * time.Second, told: 2},
+		{name: "stops", first: func(_ *process, w http.ResponseWriter) bool { w.WriteHeader(http.StatusNotFound); return true }, wait: 30 * time.Second, handshake: 30 * time.Second, told: 2},
+		{name: "no room", first: func(p *process, _ http.ResponseWriter) bool { p.fails = syscall.EAGAIN; return false }, wait: 30 * time.Second, handshake: 30 * time.Second, told: 2},
+		{name: "ended, and no time is left", first: func(*process, http.ResponseWriter) bool {
+			<-time.After(wait) // the time to wait for a worker is over then, not that for the handshake
+			panic(http.ErrAbortHandler)
+		}, wait: wait, handshake: time.Hour, want: "is gone or unreachable", told: 1},
+		{name: "says nothing", first: func(*process, http.ResponseWriter) bool { time.Sleep(time.Minute); return true }, wait: time.Hour, handshake: 300 * time.Millisecond, want: "handshake within", told: 1},
+		{name: "little is left", first: func(*process, http.ResponseWriter) bool { return false }, wait: 24 * time.Hour, handshake: time.Hour, told: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := &process{}
 				var requests atomic.Int64
 				l := itself(t, p, func(rw http.ResponseWriter) bool {
 					if requests.Add(1) == 1 {
-						return first(p, rw)
+						return c.first(p, rw)
 					}
 					p.fails = nil
 					return false
 				})
-				l.open(t)
-				if n := l.told.Load(); n != 2 {
-					t.Errorf("%d grants were given, want 2", n)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				up, err := l.w.Adapter(WorkerServer{Name: "files", Queue: 10, Wait: c.wait, Handshake: c.handshake}).Open(ctx, caller, bridge.Nobody{})
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || c.told == 1 && c.wait == wait && !errors.Is(err, bridge.ErrNoWorker) {
+					t.Errorf("an opening: %v, want %s", err, c.want)
 				}
+				if err == nil {
+					_ = up.Close(context.Background())
+				}
+				if n := l.told.Load(); n != c.told {
+					t.Errorf("%d grants were given, want %d", n, c.told)
+				}
+				time.Sleep(2 * time.Minute) // a worker that says nothing has ended then
 			})
 		})
 	}
@@ -359,7 +306,7 @@ func TestRests(t *testing.T) {
 			if err := r.ClaimSlot(grant, "FRONT-A", 0); err != nil {
 				t.Fatal(err)
 			}
-			r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", initialize)
+			r.post(t.Context(), peer.SlotClaim{Grant: grant, Front: "FRONT-A"}, "", strings.NewReader(initialize))
 		}
 		broken := &bridge.Error{Server: "files", Kind: bridge.ErrLost, Public: "it died"}
 		fail(broken)
