@@ -146,6 +146,9 @@ func (u *Upstream) Closed() int {
 // Next waits for a call that Serve did not answer, and returns it.
 func (u *Upstream) Next() *Call { return <-u.calls }
 
+// Calls returns the channel of the calls that Serve did not answer.
+func (u *Upstream) Calls() <-chan *Call { return u.calls }
+
 // Call is a call without an answer. Its Back receives the server's messages about the call.
 type Call struct {
 	*bridge.Request

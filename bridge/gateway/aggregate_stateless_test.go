@@ -182,18 +182,6 @@ func TestCommonsListen(t *testing.T) {
 	})
 }
 
-// TestListenTooLarge: a request that would be in memory for as long as somebody
-// listens is not larger than it has to be.
-func TestListenTooLarge(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := commonsOf(t, modernShop("one", nil), modernShop("two", nil))
-		defer g.Close(context.Background())
-		if got := callStateless(t, g, "", era.Listen, `"notifications":{},"x":"`+strings.Repeat("x", maxListenSize)+`"`); gjson.Get(got, "code").Int() != -32602 {
-			t.Errorf("answered %.200s", got)
-		}
-	})
-}
-
 // R-180: where all servers are one, a task is its principal's only too. The
 // server's own id of it is not seen.
 func TestCommonsTasksOfPrincipals(t *testing.T) {

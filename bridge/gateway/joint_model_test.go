@@ -12,7 +12,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -111,6 +110,9 @@ func hears(t *testing.T, g *gateway, id int, filter string) *visiting {
 // endsIn is how long the end of a subscription is waited for that was taken back.
 const endsIn = time.Second
 
+// gatherFor is how long subscriptions are gathered: they come in crowds.
+const gatherFor = 50 * time.Millisecond
+
 const tellsTools = `"toolsListChanged":true`
 
 // Whatever clients come and go, and however slow the server is: who was
@@ -195,25 +197,4 @@ func TestJointNeverDeaf(t *testing.T) {
 			}
 		})
 	}
-}
-
-// R-147: a session that subscribes to one more resource replaces its subscription.
-// It hears of what it heard of before, and of what may have changed meanwhile.
-func TestJointOfSession(t *testing.T) {
-	k := newKeepsOne()
-	run(t, ServerOptions{Adapter: k}, func(t *testing.T, g *gateway) {
-		s, st, _ := beginAs(t, g, able("2025-11-25"))
-		for i, uri := range []string{"x:a", "x:b"} {
-			bridgetest.Contains(t, do(t, s, fmt.Sprint(i), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result":{}`)
-		}
-		bridgetest.Contains(t, strings.Join(st.take(), ""), "tools/list_changed", `"x:a"`)
-		time.Sleep(shrinkAfter + time.Second)
-		bridgetest.Contains(t, do(t, s, "3", "resources/unsubscribe", `{"uri":"x:a"}`), `"result":{}`)
-		time.Sleep(shrinkAfter + time.Second)
-		st.take()
-		k.change("x:b", "resources/updated", `,"uri":"x:b"`)
-		k.change("x:a", "resources/updated", `,"uri":"x:a"`)
-		k.tools()
-		same(t, "the session", st.take(), []string{`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"x:b"}}`, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{}}`})
-	})
 }

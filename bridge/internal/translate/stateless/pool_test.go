@@ -122,6 +122,9 @@ func TestSharing(t *testing.T) {
 				over(t, p, "", `{ }`, "") // as the first
 				over(t, p, "", `{"experimental":{"e":{}}}`, "")
 				over(t, p, "", `{}`, `"`+era.KeyLane+`":"l"`)
+				if tc.sharing != stateless.EachCall {
+					over(t, p, "", `{}`, `"dev.mcp-bridge\/lane":"\u006c"`) // the same one
+				}
 				over(t, p, "q", `{}`, "")
 				if *made != tc.want {
 					t.Errorf("%d connections, want %d", *made, tc.want)
@@ -173,9 +176,14 @@ func TestIdle(t *testing.T) {
 		if !p.Yield("q", false) || p.Yield("q", false) {
 			t.Error("the one connection gives way once")
 		}
+		over(t, p, "", `{}`, "")
+		p.CloseUnused()
+		if synctest.Wait(); closed.Load() != 3 {
+			t.Errorf("CloseUnused has left an unused connection")
+		}
 		_ = p.Close(t.Context())
-		if *made != 2 || closed.Load() != 2 {
-			t.Errorf("%d made, %d closed; want 2", *made, closed.Load())
+		if *made != 3 || closed.Load() != 3 {
+			t.Errorf("%d made, %d closed; want 3", *made, closed.Load())
 		}
 	})
 }
