@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,33 +70,5 @@ func TestCloseGivesUp(t *testing.T) {
 			t.Errorf("Close took %v, want %v", took, time.Second+lastWait)
 		}
 		close(free)
-	})
-}
-
-// Connections are limited per server and in all; a refusal is no loss.
-func TestLaneLimits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{MaxLanes: 3, Servers: []ServerOptions{
-			{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 2}}, {Name: "other", Adapter: &fake{}}}})
-		defer g.Close(context.Background())
-		one, _ := begin(t, g, "")
-		begin(t, g, "")
-		_, a, err := initialize(t, g, "", bridgetest.InitializeParams)
-		if !errors.Is(err, bridge.ErrOverloaded) || !errors.Is(err, bridge.ErrUnavailable) {
-			t.Errorf("third session = %v", err)
-		}
-		bridgetest.Contains(t, a, "the limit is 2")
-		for i, want := range []error{nil, bridge.ErrOverloaded} {
-			_, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "other", ID: fmt.Sprint(i)})
-			if !errors.Is(err, want) {
-				t.Errorf("session %d of the other server = %s, %v", i, bridgetest.Text(m), err)
-			}
-		}
-		one.End(bridge.ErrEnded)
-		synctest.Wait()
-		begin(t, g, "")
-		if st := g.Status()[0]; !st.Usable || st.Lanes != 2 {
-			t.Errorf("Status = %+v", st)
-		}
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tidwall/gjson"
-
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -49,83 +47,6 @@ func limited(t *testing.T, o Options, f func(t *testing.T, g *gateway)) {
 
 func tool(name string) string { return `{"name":"` + name + `"}` }
 
-// What is refused because it comes too often, in which words, and when it is
-// not refused any more.
-func TestRateRefusals(t *testing.T) {
-	perTool := map[string]limits.Rate{"index": {PerSecond: 1.0 / 3600, Burst: 1}, "search_*": {PerSecond: 0.5, Burst: 2}, "search_all": {PerSecond: 0.25, Burst: 1}}
-	for _, test := range []struct {
-		name      string
-		principal string
-		o         limits.Options
-		door      limits.Rate
-		calls     []string // tools, all but the last of which may be called
-		want      string   // of the last
-		after     time.Duration
-	}{
-		{"rate", "p", limits.Options{Rate: limits.Rate{PerSecond: 5, Burst: 2}}, limits.Rate{}, []string{"a", "b", "c"},
-			"server fake: it may be called 5/s burst 2 by one caller (limits: rate); try again in 200 ms", 200 * time.Millisecond},
-		{"everybody", "", limits.Options{Rate: limits.Rate{PerSecond: 10, Burst: 1}}, limits.Rate{}, []string{"a", "b"},
-			"server fake: it may be called 10/s burst 1 (limits: rate); try again in 100 ms", 100 * time.Millisecond},
-		{"tool", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"other", "index", "other", "index"},
-			"server fake: tool index may be called 1/h by one caller (limits: tools: index); try again in 1h0m0s", time.Hour},
-		{"pattern", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"search_a", "search_b", "search_c"},
-			"server fake: tools search_* may be called 30/m burst 2 by one caller (limits: tools: search_*); try again in 2 s", 2 * time.Second},
-		{"the strictest of several", "p", limits.Options{Tools: perTool}, limits.Rate{}, []string{"search_all", "search_all"},
-			"server fake: tool search_all may be called 15/m by one caller (limits: tools: search_all); try again in 4 s", 4 * time.Second},
-		{"door", "p", limits.Options{}, limits.Rate{PerSecond: 2, Burst: 3}, []string{"a", "b", "c"},
-			"the bridge may be called 2/s burst 3 by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{Limits: test.o}}}, Common: Common{PerPrincipal: limits.PerPrincipal{Rate: test.door}}}
-			if test.principal != "" {
-				o.Grants = grants(test.principal, "other")
-			}
-			limited(t, o, func(t *testing.T, g *gateway) {
-				s, _ := begin(t, g, test.principal) // which counts at the door
-				last := len(test.calls) - 1
-				for _, name := range test.calls[:last] {
-					bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(name)), `"result"`)
-				}
-				refused := func() string {
-					m, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil)
-					if !errors.Is(err, bridge.ErrLimited) || bridge.RetryAfter(err) != test.after {
-						t.Fatalf("got %s, %v after %v, want it refused for %v", bridgetest.Text(m), err, bridge.RetryAfter(err), test.after)
-					}
-					return bridgetest.Text(m)
-				}
-				got := refused()
-				if m := gjson.Get(got, "error.message").Str; m != test.want {
-					t.Errorf("got  %s\nwant %s", m, test.want)
-				}
-				if d := gjson.Get(got, "error.data"); d.Get("bridge").Str != "rate_limited" || d.Get("retryAfterMs").Int() != test.after.Milliseconds() || (d.Get("server").Str == "fake") != (test.door == limits.Rate{}) {
-					t.Errorf("data is %s", d.Raw)
-				}
-				for range 100 {
-					refused() // which costs nothing
-				}
-				bridgetest.Contains(t, do(t, s, "1", "ping", `{}`), `"result"`)
-				if test.door == (limits.Rate{}) {
-					bridgetest.Contains(t, do(t, s, "1", "tools/list", `{}`), `"result"`)
-				}
-				if test.principal != "" {
-					another, _ := begin(t, g, "other")
-					bridgetest.Contains(t, do(t, another, "1", "tools/call", tool(test.calls[last])), `"result"`)
-				}
-				time.Sleep(test.after - time.Millisecond)
-				if _, err := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+tool(test.calls[last])+`}`), nil, nil); bridge.RetryAfter(err) != time.Millisecond {
-					t.Errorf("a moment too early: %v", err)
-				}
-				time.Sleep(time.Millisecond)
-				bridgetest.Contains(t, do(t, s, "1", "tools/call", tool(test.calls[last])), `"result"`)
-				n := g.Status()[0].Refused["rate"] + g.Totals().Refused["rate"]
-				if n != 102 {
-					t.Errorf("%d were refused, want 102", n)
-				}
-			})
-		})
-	}
-}
-
 // Clients of both kinds spend the same tokens, also at all servers as one, and
 // under the server's own names.
 func TestRatesOfAllClients(t *testing.T) {
@@ -155,7 +76,7 @@ func TestRatesOfAllClients(t *testing.T) {
 // What one principal may have, and that the others are not concerned (R-178).
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}
-	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), Common: Common{PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3}}}
+	o := Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Grants: grants("p", "q"), Common: Common{PerPrincipal: limits.PerPrincipal{Sessions: 2, Calls: 3, Rate: limits.Rate{PerSecond: 0.1, Burst: 11}}}}
 	limited(t, o, func(t *testing.T, g *gateway) {
 		s, _ := begin(t, g, "p")
 		second, _ := begin(t, g, "p")
@@ -199,8 +120,43 @@ func TestDoor(t *testing.T) {
 		synctest.Wait()
 		third, _ := begin(t, g, "p")
 		third.End(bridge.ErrEnded)
-		if r := g.Totals().Refused; r["sessions"] != 1 || r["calls"] != 2 {
+		for range 3 {
+			bridgetest.Contains(t, do(t, s, "2", "x", `{}`), `"result"`)
+		}
+		bridgetest.Contains(t, do(t, s, "2", "x", `{}`), "the bridge may be called 6/m burst 11 by one caller (per_principal: rate)", `"data":{"bridge":"rate_limited","retryAfterMs":10000}`)
+		if r := g.Totals().Refused; r["sessions"] != 1 || r["calls"] != 2 || r["rate"] != 1 {
 			t.Errorf("refused: %v", r)
+		}
+	})
+}
+
+// Who is added has a share of the connections of each server at once. What a principal's clients without sessions do not
+// use makes room for what they need, and nothing of others does.
+func TestShares(t *testing.T) {
+	limited(t, Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}, ServerSettings: ServerSettings{MaxChildren: 4}}}, Grants: grants("p")}, func(t *testing.T, g *gateway) {
+		if err := g.Apply(Change{Names: []string{"fake"}, Settings: &Settings{Grants: grants("p", "q")}}); err != nil {
+			t.Fatal(err)
+		}
+		call := func(principal string, n int) string {
+			return visitor{principal: principal, caps: capsOf(n)}.call(t, g, "tools/call", `"name":"x"`)
+		}
+		bridgetest.Contains(t, call("q", 0), `"result"`)
+		for n := range 6 {
+			bridgetest.Contains(t, call("p", n), `"result"`)
+			time.Sleep(time.Second)
+		}
+		if of := g.table.Load().servers[0].laneShares; of.Has("p") != 3 || of.Has("q") != 1 {
+			t.Errorf("connections: %d and %d", of.Has("p"), of.Has("q"))
+		}
+		for range 3 {
+			begin(t, g, "p")
+		}
+		_, a, err := initialize(t, g, "p", bridgetest.InitializeParams)
+		if bridgetest.Contains(t, a, "one caller has too many connections to it", `"bridge":"overloaded"`); err == nil {
+			t.Error("one caller has all connections")
+		}
+		if _, a, err := initialize(t, g, "q", bridgetest.InitializeParams); err != nil {
+			t.Errorf("another caller: %s", a)
 		}
 	})
 }

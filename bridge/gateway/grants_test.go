@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"reflect"
 	"strings"
@@ -249,106 +248,4 @@ func TestGreetingOfOthers(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A task is its principal's: to others it does not exist, also where the server
-// takes all for one (R-180). What a session may have of a process of its own is
-// passed on as it is.
-func TestTasksOfOthers(t *testing.T) {
-	server := func() *fake {
-		f, made := &fake{}, 0
-		var all []string // of the server, whoever the tasks are made for
-		f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			switch m.Method {
-			case "tools/call":
-				made++
-				all = append(all, fmt.Sprintf(`{"taskId":"t%d","status":"working"}`, made))
-				f.answer(m, `{"task":`+all[made-1]+`}`)
-			case "tasks/list":
-				f.answer(m, `{"nextCursor":"2","tasks":[`+strings.Join(all, ",")+`],"x":1}`)
-			case "tasks/get", "tasks/result", "tasks/cancel":
-				f.answer(m, `{"got":`+string(m.Params)+`}`)
-			default:
-				return false
-			}
-			return true
-		}
-		return f
-	}
-	for _, share := range []Share{ShareSession, ShareAll} {
-		synctest.Test(t, func(t *testing.T) {
-			g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"alice": {}, "bob": {}}, Servers: []ServerOptions{
-				{Name: "one", Adapter: server(), ServerSettings: ServerSettings{Share: share}},
-			}})
-			defer g.Close(context.Background())
-			sessions := map[string]func(method, params string) string{}
-			for _, principal := range []string{"alice", "bob"} {
-				s, _, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "one", ID: string(share) + rand.Text(), Principal: principal})
-				if err != nil {
-					t.Fatal(err)
-				}
-				sessions[principal] = func(method, params string) string {
-					m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
-					return bridgetest.Text(m)
-				}
-			}
-			for i, principal := range []string{"alice", "bob"} {
-				if got := sessions[principal]("tools/call", `"name":"a","task":{}`); gjson.Get(got, "result.task.taskId").Str != fmt.Sprint("t", i+1) {
-					t.Fatalf("%s: a call as a task: %s", principal, got)
-				}
-			}
-			for principal, ids := range map[string][2]string{"alice": {"t1", "t2"}, "bob": {"t2", "t1"}} {
-				ask := sessions[principal]
-				if got := ask("tasks/list", ""); gjson.Get(got, "result.tasks.#.taskId").String() != `["`+ids[0]+`"]` || gjson.Get(got, "result.nextCursor").Str != "2" {
-					t.Errorf("share %s: the tasks of %s are %s", share, principal, got)
-				}
-				for _, method := range []string{"tasks/get", "tasks/result", "tasks/cancel"} {
-					if got := ask(method, `"taskId":"`+ids[0]+`"`); gjson.Get(got, "result.got.taskId").Str != ids[0] {
-						t.Errorf("share %s: %s of %s: %s", share, method, principal, got)
-					}
-					for _, params := range []string{`"taskId":"` + ids[1] + `"`, `"taskId":"` + ids[0] + `","taskId":"` + ids[1] + `"`, `"TaskId":"` + ids[1] + `"`, ``} {
-						if got := ask(method, params); gjson.Get(got, "error.code").Int() != -32602 {
-							t.Errorf("share %s: %s of %s with %s: %s", share, method, principal, params, got)
-						}
-					}
-					if got := ask(method, `"TaskId":"`+ids[1]+`","taskId":"`+ids[0]+`"`); strings.Contains(got, ids[1]) {
-						t.Errorf("share %s: %s of %s gets by: %s", share, method, principal, got)
-					}
-				}
-			}
-		})
-	}
-	b := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: callers, Servers: []ServerOptions{{Name: "one", Adapter: server(), Process: true}}})
-	if b.table.Load().at("one").tasks != nil {
-		t.Error("tasks of processes that sessions have for themselves are looked at")
-	}
-	b.Close(context.Background())
-}
-
-// A name that is no text is not passed on where some names are denied: there are
-// servers that make a text of it.
-func TestGrantsNoText(t *testing.T) {
-	one := shop("one", map[string]string{"tools/list": toolList("a", "b")})
-	synctest.Test(t, func(t *testing.T) {
-		g := newGateway(Options{Log: slog.New(slog.DiscardHandler), Grants: map[string]filter.Grant{"some": {Deny: []string{"a"}}}, Servers: []ServerOptions{
-			{Name: "one", Adapter: one, ServerSettings: ServerSettings{Lists: filter.Lists{Prompts: filter.Rules{Deny: []string{"a"}}, Resources: filter.Rules{Deny: []string{"x:a"}}}}},
-		}})
-		defer g.Close(context.Background())
-		for _, modern := range []bool{false, true} {
-			ask, err := asks(t, g, "some", "one", modern)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, q := range [][2]string{
-				{"tools/call", `"name":["a"]`}, {"tools/call", `"name":""`}, {"tools/call", ``}, {"prompts/get", `"name":["a"]`}, {"resources/read", `"uri":["x:a"]`},
-			} {
-				if got := ask(q[0], q[1]); !gjson.Get(got, "error.code").Exists() {
-					t.Errorf("%s with %s (modern: %t) reaches the server: %s", q[0], q[1], modern, got)
-				}
-			}
-			if got := ask("tools/call", `"name":"b"`); gjson.Get(got, "result.by").Str != "one" {
-				t.Errorf("a call of b: %s", got)
-			}
-		}
-	})
 }
