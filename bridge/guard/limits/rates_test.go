@@ -56,7 +56,7 @@ func TestRateRefusals(t *testing.T) {
 		{"tool", "p", Options{Tools: perTool}, Rate{}, []string{"other", "index", "other", "index"}, "server fake: tool index may be called 1/h by one caller (limits: tools: index); try again in 1h0m0s", time.Hour},
 		{"pattern", "p", Options{Tools: perTool}, Rate{}, []string{"search_a", "search_b", "search_c"}, "server fake: tools search_* may be called 30/m burst 2 by one caller (limits: tools: search_*); try again in 2 s", 2 * time.Second},
 		{"the strictest of several", "p", Options{Tools: perTool}, Rate{}, []string{"search_all", "search_all"}, "server fake: tool search_all may be called 15/m by one caller (limits: tools: search_all); try again in 4 s", 4 * time.Second},
-		{"door", "p", Options{}, Rate{2, 2}, []string{"a", "b", "c"}, "the bridge may be called 2/s burst 2 by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
+		{"door", "p", Options{}, Rate{2, 2}, []string{"a", "b", "c"}, "the bridge may be called 2/s by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
