@@ -65,44 +65,6 @@ func always(err error) func(int) error { return func(int) error { return err } }
 
 func state(g *gateway) Status { return g.Status()[0] }
 
-// Clients get the reason of the refusal and the time of the next attempt, and then the server is tried again.
-func TestBreakerRefusal(t *testing.T) {
-	f := newFaulty(always(failure(bridge.ErrLost)))
-	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 2, Pause: 7 * time.Second}}}, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "")
-		other, _ := begin(t, g, "p") // of a principal's
-		for range 2 {
-			f.outcome = always(&bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "HTTP 500: no row 7; whether it acted on the request is unknown"})
-			do(t, s, "1", "tools/call", `{"name":"x"}`)
-		}
-		time.Sleep(500 * time.Millisecond)
-		at := time.Now()
-		got := do(t, s, "1", "tools/call", `{"name":"x"}`)
-		want := `"message":"server fake: it keeps failing (HTTP 500: no row 7); next attempt in 7 s","data":{"bridge":"circuit_open","server":"fake","retryAfterMs":6500}`
-		bridgetest.Contains(t, got, want)
-		if time.Since(at) != 0 || f.calls.Load() != 2 {
-			t.Errorf("refused after %v; %d calls reached the server", time.Since(at), f.calls.Load())
-		}
-		if st := state(g); st.Usable || st.RetryAt != at.Add(6500*time.Millisecond) || st.State != "failing" || st.Since != at.Add(-500*time.Millisecond) ||
-			st.Reason != "server fake: HTTP 500: no row 7" || st.Last != st.Reason || st.LastAt != st.Since {
-			t.Errorf("status %+v", st)
-		}
-		time.Sleep(7 * time.Second)
-		f.outcome = nil
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x"}`), `"result"`)
-		// Where there are several principals, what one was told is not for others.
-		f.outcome = func(int) error {
-			return &bridge.Error{Server: "fake", Kind: bridge.ErrLost, Public: "HTTP 500: no row 7"}
-		}
-		for range 2 {
-			do(t, other, "1", "tools/call", `{"name":"x"}`)
-		}
-		got = do(t, s, "1", "tools/call", `{"name":"x"}`)
-		bridgetest.Contains(t, got, "(it fails while it has calls to answer)")
-		bridgetest.Lacks(t, got, "row 7")
-	})
-}
-
 // While the server is left alone no connection is opened either, whoever wants
 // one, and however its clients share them (stacklok/toolhive#5861).
 func TestBreakerGatesOpenings(t *testing.T) {
