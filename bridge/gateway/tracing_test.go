@@ -127,8 +127,8 @@ func TestTrace(t *testing.T) {
 				if server == "modern" {
 					lines = modern.all()
 				}
-				if is := upstream.SpanContext(); door.Parent().SpanID().String() != clientSpan || !strings.Contains(last(lines, "tools/call"), clientTrace+"-"+is.SpanID().String()+"-01") {
-					t.Errorf("%s, session %t: the parent is %v; the server got %s", server, session, door.Parent(), last(lines, "tools/call"))
+				if is := upstream.SpanContext(); door.Parent().SpanID().String() != clientSpan || !strings.Contains(strings.Join(lines, "\n"), clientTrace+"-"+is.SpanID().String()+"-01") {
+					t.Errorf("%s, session %t: the parent is %v; the server got %q", server, session, door.Parent(), lines)
 				}
 			}
 		}
