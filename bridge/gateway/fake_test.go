@@ -21,7 +21,6 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
 	"github.com/mcp-bridge/bridge/bridge/era"
-	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -203,11 +202,6 @@ func (f *fake) wire(n int) *fakeWire {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.wires[n-1]
-}
-
-// bare returns a lane without any guards.
-func bare(s *server, from *bridge.Caller) *lane.Lane {
-	return lane.New(&s.lane, from, lane.Ends{Client: bridge.Nobody{}, Observer: s.cache.Source(from)})
 }
 
 // all returns what the server got over all connections, when all is quiet.
