@@ -4,12 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -119,67 +116,6 @@ func commonsOf(t *testing.T, one, two *modernFake) *gateway {
 	return newGateway(Options{Log: slog.New(slog.DiscardHandler), Servers: []ServerOptions{
 		{Name: "one", Adapter: one, ServerSettings: ServerSettings{Prefix: "one__"}}, {Name: "two", Adapter: two, ServerSettings: ServerSettings{Prefix: "two__"}},
 	}})
-}
-
-// TestCommonsListen: a subscription to all servers as one is acknowledged once,
-// has what each of them says under the client's own id, and outlives the loss
-// of one (R-142, R-143, R-146, R-149).
-func TestCommonsListen(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lists := func(uri string) map[string]string {
-			return map[string]string{"resources/list": `{"resultType":"complete","resources":[{"uri":"` + uri + `","name":"r"}],"ttlMs":0,"cacheScope":"public"}`}
-		}
-		one, two := modernShop("one", lists("one://r")), modernShop("two", lists("two://r"))
-		g := commonsOf(t, one, two)
-		defer g.Close(context.Background())
-		callStateless(t, g, "", "server/discover", "")
-
-		var wg sync.WaitGroup
-		ctx, leave := context.WithCancel(context.Background())
-		heard := &stream{}
-		var last *jsonrpc.Message
-		wg.Go(func() {
-			last = callsStateless(t, g, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["two://r","none://r"]}`, heard)
-		})
-		got := heard.take()
-		const tag = `"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}`
-		if len(got) != 1 || !strings.Contains(got[0], "subscriptions/acknowledged") || !strings.Contains(got[0], tag) ||
-			gjson.Get(got[0], "params.notifications").Raw != `{"toolsListChanged":true,"resourceSubscriptions":["two://r"]}` {
-			t.Fatalf("the acknowledgement: %q", got)
-		}
-		say := func(m *modernFake, method, params string) {
-			f := m.wire(len(m.wires))
-			id := ""
-			for _, line := range f.log() {
-				if gjson.Get(line, "method").Str == era.Listen {
-					id = gjson.Get(line, "id").Raw
-				}
-			}
-			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":%q,"params":{%s"_meta":{"io.modelcontextprotocol/subscriptionId":%s}}}`, method, params, id))
-		}
-		say(one, "notifications/tools/list_changed", "")
-		say(two, "notifications/resources/updated", `"uri":"two://r",`)
-		got = heard.take()
-		slices.Sort(got)
-		if len(got) != 2 || !strings.Contains(got[0], "resources/updated") || !strings.Contains(got[1], "tools/list_changed") || !strings.Contains(got[0], tag) || !strings.Contains(got[1], tag) {
-			t.Errorf("heard %q", got)
-		}
-
-		two.wire(1).die()
-		time.Sleep(5 * time.Second)
-		got = heard.take()
-		slices.Sort(got)
-		if len(got) < 2 || !strings.Contains(got[0], "two://r") || !strings.Contains(got[len(got)-1], "tools/list_changed") {
-			t.Errorf("after a new start: %q", got)
-		}
-
-		go func() { _ = g.Drain(context.Background()) }()
-		wg.Wait()
-		if last == nil || !strings.Contains(string(last.Result), `"io.modelcontextprotocol/subscriptionId":"mine"`) {
-			t.Errorf("the end of it (R-145): %v", last)
-		}
-		leave()
-	})
 }
 
 // R-180: where all servers are one, a task is its principal's only too. The
