@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -17,11 +18,8 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 )
 
-// modernFake is a server in memory that speaks 2026-07-28 only.
-type modernFake struct {
-	*fake
-	result string // of server/discover
-}
+// modernFake is a server in memory that speaks 2026-07-28 only. Its result is that of server/discover.
+type modernFake struct{ *fake }
 
 func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
 	f := &fakeWire{f: m.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
@@ -31,20 +29,21 @@ func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.
 	var err error
 	if f.server, verdict, err = conn.Discover(ctx, f.Conn, from); err != nil || verdict != conn.SaysModern {
 		_ = f.Close(ctx)
-		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is not what it was", Err: err}
+		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is of no known era", Err: err}
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opens = append(m.opens, time.Now())
 	m.wires = append(m.wires, f)
 	f.n = len(m.wires)
-	m.mu.Unlock()
 	return f, nil
 }
 
 // modernShop is a server that lists what it is given, says what it was
 // asked, and tells listeners what they want to hear when it is told to.
 func modernShop(name string, lists map[string]string) *modernFake {
-	s := &modernFake{fake: &fake{}, result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
-		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}
+	s := &modernFake{&fake{result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
+		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}}
 	s.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		if list, ok := lists[m.Method]; ok {
 			f.answer(m, list)

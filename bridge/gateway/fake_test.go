@@ -14,13 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
-	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
@@ -391,52 +389,6 @@ func number(id []byte) (n int64) {
 // silent makes a server that never answers that method.
 func silent(method string) func(*fakeWire, *jsonrpc.Message) bool {
 	return func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == method }
-}
-
-// peer is a server in memory of the client's own era. Its tool ask wants a
-// name, task makes a task, and whatever else says what it was called with.
-type peer struct{ *fake }
-
-const peerResult = `{"resultType":"complete","supportedVersions":["2026-07-28","2099-01-01"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":5,"cacheScope":"public","x":1}`
-
-func newPeer() *peer {
-	p := &peer{&fake{result: peerResult}}
-	p.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-		switch {
-		case m.Method == "server/discover":
-			f.answer(m, p.result)
-		case m.Method == era.Listen:
-			f.say(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":` + string(m.ID) + `},"notifications":` + gjson.GetBytes(m.Params, "notifications").Raw + `}}`)
-		case m.Method == "tools/call" && m.Name() == "ask":
-			f.answer(m, `{"requestState":"S/`+string(m.ID)+`","inputRequests":{"k":{"method":"roots/list","params":{}}},"resultType":"input_required"}`)
-		case m.Method == "tools/call" && m.Name() == "task":
-			f.answer(m, `{"resultType":"task","taskId":"T1","status":"working"}`)
-		case m.Method == "tasks/get":
-			f.answer(m, `{"resultType":"complete","taskId":`+gjson.GetBytes(m.Params, "taskId").Raw+`,"status":"working"}`)
-		case m.IsRequest():
-			f.answer(m, `{"got":`+string(m.Params)+`}`)
-		}
-		return true
-	}
-	return p
-}
-
-func (p *peer) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
-	f := &fakeWire{f: p.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
-	f.Conn = conn.New("fake", f, rest, p.times)
-	f.wg.Go(f.run)
-	var v conn.Verdict
-	var err error
-	if f.server, v, err = conn.Discover(ctx, f.Conn, from); err != nil || v != conn.SaysModern {
-		_ = f.Close(ctx)
-		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is of no known era", Err: err}
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.opens = append(p.opens, time.Now())
-	p.wires = append(p.wires, f)
-	f.n = len(p.wires)
-	return f, nil
 }
 
 const statelessReserved = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":` + ableVisitor

@@ -22,7 +22,7 @@ import (
 // older one, and the end of any ends all. It ends one some time after that was
 // taken back.
 type keepsOne struct {
-	*peer
+	*modernFake
 	lag    func() time.Duration // from the cancellation to the end
 	silent bool                 // what was taken back is not answered
 	refuse string               // what cannot be listened to
@@ -36,9 +36,9 @@ type keepsOne struct {
 }
 
 func newKeepsOne() *keepsOne {
-	k := &keepsOne{peer: newPeer(), lag: func() time.Duration { return 0 }, open: map[string]bool{}, heard: map[string]string{}}
-	rest := k.peer.serve
-	k.peer.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+	k := &keepsOne{modernFake: modernShop("fake", nil), lag: func() time.Duration { return 0 }, open: map[string]bool{}, heard: map[string]string{}}
+	rest := k.serve
+	k.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
 		switch m.Method {
 		case era.Listen:
 			return k.listen(f, m) || rest(f, m)

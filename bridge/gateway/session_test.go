@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -418,24 +417,5 @@ func TestSessionIdleSoon(t *testing.T) {
 				t.Errorf("idle for %v: ended after %v", idle, took)
 			}
 		})
-	}
-}
-
-// A server that says nothing of what it can do is passed on as one that can do
-// nothing: initialize is answered with JSON all the same.
-func TestInitializeWithoutCapabilities(t *testing.T) {
-	for _, said := range []string{"", `"capabilities":null,`, `"capabilities":[],`} {
-		for _, share := range []Share{ShareCall, SharePrincipal, ShareAll} {
-			f := &fake{result: `{"protocolVersion":"2025-11-25",` + said + `"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
-				_, got, err := initialize(t, g, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !json.Valid([]byte(got)) || !strings.Contains(got, `"capabilities":{}`) {
-					t.Errorf("share %s, said %q: answered %s", share, said, got)
-				}
-			})
-		}
 	}
 }

@@ -41,7 +41,7 @@ type changing struct {
 func newChanging(modern, streams bool, what, moment string, steps int) *changing {
 	c := &changing{modern: modern, what: what, moment: moment, steps: steps, told: map[string]*fakeWire{}}
 	if modern {
-		p := newPeer()
+		p := modernShop("fake", nil)
 		p.fake.told, p.fake.result = streams, `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true}},"ttlMs":60000,"cacheScope":"private"}`
 		p.serve, c.Adapter = c.serve, p
 		return c

@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,16 +94,21 @@ func TestRenew(t *testing.T) {
 	}, first)
 }
 
-// A call that hangs is given up after the time to drain, and the session goes on.
+// A call that hangs is given up after the time to drain, and the session goes on. The former connection of a session without
+// calls is closed at once, whatever others do.
 func TestRenewDrain(t *testing.T) {
 	before, first := sells("fake", "a")
 	answersLater(before)
 	_, next := renewed("fake", "new", "b")
 	shifting(t, func(t *testing.T, b *shift) {
 		s, _ := begin(t, b.gateway, "")
+		_, _ = begin(t, b.gateway, "")
 		under := start(t, s, laterCall)
 		synctest.Wait()
 		b.apply("fake", next)
+		if synctest.Wait(); before.wire(2).Fail(errors.New("late")) {
+			t.Error("the connection of who does nothing is open")
+		}
 		if time.Sleep(9 * time.Second); under.over() {
 			t.Errorf("before the time is over: %s", under.answer)
 		}
@@ -221,48 +225,6 @@ func renewUnderLoad(t *testing.T, how Share) {
 	b.Close(context.Background())
 	if n, gone := b.lanes.Open(), fmt.Sprint(len(b.gone)); n != 0 || gone != fmt.Sprint(times) {
 		t.Errorf("%d lanes are left, and %s former settings have gone, want %d", n, gone, times)
-	}
-}
-
-// What has another prefix now is found under the former one for 5 minutes, where all servers
-// are one, unless somebody else has it.
-func TestTablePrefix(t *testing.T) {
-	for _, prefix := range []string{"new.", "fake_", "", "fake__x"} {
-		_, first := sells("fake", "a")
-		_, second := sells("two", "c")
-		shifting(t, func(t *testing.T, b *shift) {
-			s, st, _ := enter(t, b.gateway)
-			do(t, s, "1", "tools/list", "{}")
-			changes(st)
-			_, next := sells("fake", "a")
-			next.Prefix = prefix
-			b.apply("fake two", next)
-			if synctest.Wait(); changes(st) == 0 {
-				t.Error("nobody is told")
-			}
-			for _, name := range []string{"fake__a", prefix + "a"} {
-				bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"`+name+`"}`), `"by":"fake"`)
-				bridgetest.Contains(t, callStateless(t, b.gateway, "", "tools/call", `"name":"`+name+`"`), `"by":"fake"`)
-			}
-			bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"two__c"}`), `"by":"two"`)
-			if a := do(t, s, "4", "tools/call", `{"name":"fake__b"}`); strings.Contains(a, `"name":"b"`) {
-				t.Errorf("with %q, what nobody lists: %s", prefix, a)
-			}
-			time.Sleep(5 * time.Minute)
-			if a := do(t, s, "5", "tools/call", `{"name":"fake__a"}`); strings.Contains(a, `"name":"a"`) {
-				t.Errorf("with %q, after 5 minutes: %s", prefix, a)
-			}
-			_, twice := sells("fake", "a")
-			twice.Prefix = "z."
-			_, other := sells("two", "d")
-			other.Prefix = cmp.Or(prefix, "none.")
-			b.apply("fake two", twice, other)
-			bridgetest.Contains(t, do(t, s, "6", "tools/call", `{"name":"`+other.Prefix+`d"}`), `"by":"two"`)
-			if a := do(t, s, "7", "tools/call", `{"name":"`+other.Prefix+`a"}`); prefix != "" && strings.Contains(a, `"by":"fake"`) {
-				t.Errorf("with %q, under a prefix that another server has now: %s", prefix, a)
-			}
-			bridgetest.Contains(t, do(t, s, "8", "tools/call", `{"name":"two__d"}`), `"by":"two"`)
-		}, first, second)
 	}
 }
 

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -119,33 +118,6 @@ func TestRenewSetsCancelled(t *testing.T) {
 			t.Errorf("what was set is taken back:\n%s", got)
 		}
 		after.wire(1).answer(<-fresh, "{}")
-	}, first)
-}
-
-// The former connection of a session is closed when that session has no call under way,
-// whatever others do.
-func TestRenewIdle(t *testing.T) {
-	before, first := sells("fake", "a")
-	answer := answersLater(before)
-	_, next := renewed("fake", "new", "b")
-	shifting(t, func(t *testing.T, s *shift) {
-		busy, _ := begin(t, s.gateway, "")
-		_, _ = begin(t, s.gateway, "")
-		under := start(t, busy, laterCall)
-		synctest.Wait()
-		s.apply("fake", next)
-		synctest.Wait()
-		if before.wire(2).Fail(errors.New("late")) {
-			t.Error("the connection of who does nothing is open")
-		}
-		if time.Sleep(5 * time.Second); under.over() || s.left() != "" {
-			t.Fatalf("the call under way has ended: %s; gone %q", under.answer, s.left())
-		}
-		answer(1, "{}")
-		synctest.Wait()
-		if !under.over() || before.wire(1).Fail(errors.New("late")) {
-			t.Errorf("the call: %s; or its connection is open", under.answer)
-		}
 	}, first)
 }
 

@@ -146,6 +146,7 @@ func TestTableLeaves(t *testing.T) {
 			if _, _, err := initialize(t, b.gateway, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnknownServer) {
 				t.Errorf("a new session: %v", err)
 			}
+			bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "no longer serves it")
 			time.Sleep(9 * time.Second)
 			if own.over() || as.over() || b.left() != "" {
 				t.Fatalf("before the time to drain is over: %s %s, gone %q", own.answer, as.answer, b.left())
@@ -193,9 +194,14 @@ func TestTableChanges(t *testing.T) {
 		both, told, _ := enter(t, b.gateway)
 		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
 		changes(told)
+		opened := before.open()
+		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
 		b.apply("fake two", changed)
 		if time.Sleep(time.Second); changes(told) == 0 {
 			t.Error("nobody is told")
+		}
+		if before.open() != opened+1 || before.wire(opened+1).Fail(errors.New("late")) {
+			t.Error("the connection for clients without sessions is open, however long a session goes on with the former settings")
 		}
 		same(t, "all as one", names(t, do(t, both, "2", "tools/list", "{}")), []string{"fake__better", "two__c"})
 		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
@@ -218,40 +224,6 @@ func TestTableChanges(t *testing.T) {
 			t.Errorf("gone: %q", b.left())
 		}
 		bridgetest.Contains(t, do(t, fresh, "3", "tools/call", `{"name":"better"}`), `"by":"fake"`)
-	}, old, other)
-}
-
-// A session at all servers as one keeps its subscriptions when a server of theirs gets
-// other settings: the new one is told of them, by itself. Those of a server that leaves end.
-func TestTableSubscriptions(t *testing.T) {
-	has := func(name string) (*fake, ServerOptions) {
-		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1","name":"x"}]}`, "resources/subscribe": "{}", "resources/unsubscribe": "{}"})
-		return f, ServerOptions{Name: name, ServerSettings: ServerSettings{Prefix: name + "__"}, Adapter: f}
-	}
-	_, old := has("fake")
-	now, next := has("fake")
-	two, other := has("two")
-	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.gateway)
-		do(t, s, "1", "resources/list", "{}")
-		for n, uri := range []string{"fake:1", "two:1"} {
-			bridgetest.Contains(t, do(t, s, fmt.Sprint(n+2), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result"`)
-		}
-		b.apply("fake two", next)
-		synctest.Wait()
-		if got := strings.Join(now.wire(1).received(), "\n"); strings.Count(got, `"resources/subscribe"`) != 1 || !strings.Contains(got, "fake:1") {
-			t.Errorf("the server with other settings got\n%s", got)
-		}
-		bridgetest.Contains(t, strings.Join(st.take(), "\n"), `resources/updated","params":{"uri":"fake:1"}`) // it may have changed meanwhile
-		time.Sleep(time.Second)
-		now.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
-		synctest.Wait()
-		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
-		if n := two.open(); n != 1 {
-			t.Errorf("the other server was opened %d times", n)
-		}
-		do(t, s, "4", "resources/unsubscribe", `{"uri":"fake:1"}`)
-		bridgetest.Contains(t, strings.Join(now.wire(1).received(), "\n"), "resources/unsubscribe")
 	}, old, other)
 }
 
@@ -380,41 +352,6 @@ func TestTableLeavesChanged(t *testing.T) {
 			t.Errorf("%d sessions are counted", st.Sessions)
 		}
 	}, first, other)
-}
-
-// A session at a server that leaves gets no new calls there, while one is under way.
-func TestTableRefuses(t *testing.T) {
-	one, first := sells("fake", "a")
-	serve := one.serve
-	one.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(f, m) }
-	_, other := sells("two", "c")
-	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.gateway, "")
-		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
-		synctest.Wait()
-		b.apply("two")
-		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "no longer serves it")
-	}, first, other)
-}
-
-// The connections for clients without sessions end when the settings have changed,
-// however long a session goes on with the former ones.
-func TestTableChangedPool(t *testing.T) {
-	before, first := sells("fake", "a")
-	_, next := sells("fake", "b")
-	shifting(t, func(t *testing.T, s *shift) {
-		begin(t, s.gateway, "")
-		n := before.open()
-		bridgetest.Contains(t, callStateless(t, s.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
-		if before.open() != n+1 {
-			t.Fatalf("%d connections, then %d", n, before.open())
-		}
-		s.apply("fake", next)
-		time.Sleep(2 * time.Second)
-		if before.wire(n + 1).Fail(errors.New("late")) {
-			t.Error("the connection is open")
-		}
-	}, first)
 }
 
 // A server that leaves waits for the calls that may have found it, however long each takes to begin; and

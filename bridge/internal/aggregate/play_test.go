@@ -552,6 +552,8 @@ func TestSet(t *testing.T) {
 		leave := s.serve(changed)
 		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed", "notifications/resources/list_changed")
 		bridgetest.Contains(t, changed.lines(), `resources/subscribe {"uri":"a:1"}`)
+		s.serve(changed) // it stays, and its subscription with it
+		bridgetest.Lacks(t, changed.lines(), "resources/subscribe")
 		bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"new__x"}]`)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"two__x"}`), "-32602")
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
@@ -581,6 +583,13 @@ func TestSetPrefix(t *testing.T) {
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"new__x"}`), `"by":"it"`)
 		bridgetest.Contains(t, s.call("tools/list", `{}`), `"new__x"`)
+		three := newActor(t, "three", era.Rev20251125, `{"tools":{}}`, map[string]string{"tools/list": `{"tools":[{"name":"y"}]}`, "tools/call": `{"by":"three"}`})
+		three.Prefix = "one__" // which is not the first one's any more
+		s.serve(one, two, three)
+		for _, name := range []string{"one__y", "one__x"} {
+			bridgetest.Contains(t, s.call("tools/call", `{"name":"`+name+`"}`), `"by":"three"`)
+		}
+		s.serve(one, two)
 		time.Sleep(6 * time.Minute)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), "-32602")
 		leave(t.Context(), one.Server)
