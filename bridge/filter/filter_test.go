@@ -98,12 +98,16 @@ func TestFilter(t *testing.T) {
 		"resources/list":           `{"resources":[{"uri":"a:1","name":"x"},{"uri":"b:1","name":"y"}]}`,
 		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"},{"uriTemplate":"b:{x}","name":"y"}]}`,
 	}
-	f := filter.New("one", filter.Lists{
+	all := filter.Lists{
 		Tools: filter.Rules{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
 			Override: map[string]filter.Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
 		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
 		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
-	}, nil)
+	}
+	if a := all.Tools.Annotations(); len(a) != 1 || len(a["get_a"]) != 2 {
+		t.Errorf("the annotations are %s", a)
+	}
+	f := filter.New("one", all, nil)
 	up := bridgetest.NewUpstream(era.LatestLegacy, "{}")
 	up.Serve = func(r *bridge.Request) *jsonrpc.Message {
 		if l, ok := lists[r.Method]; ok {

@@ -19,7 +19,7 @@ import (
 func TestTasksFlood(t *testing.T) {
 	o := NewTasks("s", nil, nil)
 	for i := range 3 {
-		o.remember("quiet", fmt.Sprint(i))
+		o.store(t.Context(), "quiet", fmt.Sprint(i))
 	}
 	for i := range 2 * maxTasks {
 		o.remember("loud", fmt.Sprint(i))

@@ -291,5 +291,12 @@ func TestConsole(t *testing.T) {
 		}
 		bridgetest.Contains(t, s.call(t.Context(), drop), "nobody allowed it within 1m0s") // the client does not answer
 		bridgetest.Contains(t, strings.Join(s.client.Got(), "\n"), "withdrawn elicitation/create nobody answered in time")
+		ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, bridge.ErrCancelled)
+		defer cancel()
+		bridgetest.Contains(t, s.call(ctx, drop), "error: cancelled by the client")
+		bridgetest.Contains(t, strings.Join(s.client.Got(), "\n"), "withdrawn elicitation/create the call was cancelled")
+		if got := s.take(); got != "timeout cancelled" {
+			t.Errorf("decisions %s", got)
+		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
@@ -408,12 +410,11 @@ func TestBudgetOfPrincipals(t *testing.T) {
 			if spare.own != tc.yieldOwn {
 				t.Errorf("%s: asked %d times for an unused connection of p", tc.name, spare.own)
 			}
+			for ; spare.yielded > 0; spare.yielded-- { // no connection was closed
+				tc.own.Force("p", 1)
+			}
 			for _, l := range all {
 				_ = l.Close(t.Context())
-			}
-			for spare.yielded > 0 {
-				spare.yielded--
-				tc.own.Force("p", 1)
 			}
 			if synctest.Wait(); !tc.own.Idle() || !tc.all.Idle() || b.Open() != 0 {
 				t.Errorf("%s: %d connections are left", tc.name, b.Open())
@@ -459,6 +460,9 @@ func TestListenAcknowledged(t *testing.T) {
 			}()
 			return done
 		}
+		if err := l.Ping(t.Context(), time.Second); err != nil {
+			t.Errorf("a ping without a connection: %v", err)
+		}
 		began, silent := time.Now(), listen()
 		up.Next()
 		err, _ := errors.AsType[*bridge.Error](<-silent)
@@ -475,4 +479,47 @@ func TestListenAcknowledged(t *testing.T) {
 		<-lasts
 		_ = l.Close(t.Context())
 	})
+}
+
+// Those who listen over a wire without streams share one subscription. Each hears of its own tasks only.
+func TestSharedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		o, up := options(s), bridgetest.NewUpstream(era.LatestModern, `{"tools":{"listChanged":true}}`)
+		o.Adapter = plain{up}
+		from := bridgetest.Caller(era.LatestModern, "", "{}")
+		l := lane.New(o, from, lane.Ends{Client: s, Observer: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		clients := []*bridgetest.Client{{}, {}}
+		var wg sync.WaitGroup
+		var c *bridgetest.Call
+		for i, client := range clients {
+			wg.Go(func() {
+				_, _ = l.Call(ctx, bridgetest.Request(t, from, client, era.Listen, fmt.Sprintf(`{"notifications":{"taskIds":["t%d"]}}`, i)))
+			})
+			c = up.Next() // with those before
+			c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":`+gjson.GetBytes(c.Whole(), "notifications").Raw+`}`))
+			synctest.Wait()
+		}
+		for _, id := range []string{"t0", "t1", "t2"} {
+			c.Back.Notify(bridgetest.Notification(t, "notifications/tasks", `{"taskId":"`+id+`","status":"working"}`))
+		}
+		synctest.Wait()
+		for i, client := range clients {
+			got := strings.Join(client.Got(), "\n")
+			if n := strings.Count(got, "notifications/tasks"); n != 1 || !strings.Contains(got, fmt.Sprintf(`"taskId":"t%d"`, i)) {
+				t.Errorf("client %d heard %s", i, got)
+			}
+		}
+		cancel()
+		wg.Wait()
+		_ = l.Close(t.Context())
+	})
+}
+
+// plain is an adapter with one connection, whose wire has no streams.
+type plain struct{ *bridgetest.Upstream }
+
+func (p plain) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return p.Upstream, nil
 }

@@ -496,7 +496,9 @@ func TestUnattributed(t *testing.T) {
 		bridgetest.Contains(t, next.answer(), envelope)
 		d.Answer(t, `{}`)
 		bridgetest.Contains(t, other.answer(), envelope)
+		s.tr.Ask(bridgetest.Question(t, "roots/list", `{}`), got.take) // waits until the end
 		s.end()
+		bridgetest.Contains(t, <-got, `"error"`)
 	})
 }
 
@@ -542,6 +544,7 @@ func TestCancelled(t *testing.T) {
 		bridgetest.Contains(t, s.seen(), "suspect true, ", "suspect false")
 		s.ping = func() error { return bridge.ErrTimeout }
 		cancelOne()
+		cancelOne() // while the first ping has no answer
 		bridgetest.Lacks(t, s.seen(), "suspect false")
 		got := make(replies, 1)
 		s.tr.Ask(bridgetest.Question(t, "sampling/createMessage", `{}`), got.take) // perhaps about the cancelled call

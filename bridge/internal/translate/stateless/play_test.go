@@ -474,6 +474,21 @@ func TestProfiles(t *testing.T) {
 		}
 		s.end()
 
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(100)})
+		busy = nil
+		for range lower.MaxParked + 1 {
+			busy = append(busy, s.ask("p", able, "tools/call", `{"name":"slow"}`))
+			time.Sleep(200 * time.Millisecond)
+		}
+		if open, queued := s.pool.Status().Open, s.pool.Status().Queued; open != lower.MaxParked || queued != 1 {
+			t.Errorf("%d connections of one caller, and %d calls wait", open, queued)
+		}
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+
 		s = play(t, era.Rev20251125, `{}`, stateless.Options{Shares: limits.NewShares(4, 2)})
 		s.serve = func(r *bridge.Request) *jsonrpc.Message { return nil }
 		for n := range 3 {
@@ -655,6 +670,11 @@ func TestRelisten(t *testing.T) {
 		v = s.ask("", `{}`, era.Listen, wants)
 		s.all[0].Next().Refuse(t, `{"code":-5,"message":"no"}`)
 		bridgetest.Contains(t, v.answer(), `"code":-5`)
+		v = s.ask("", `{}`, era.Listen, wants)
+		c = s.all[0].Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		c.Fail(bridge.ErrTimeout)
+		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
 		v = s.ask("", `{}`, era.Listen, wants)
 		c = s.all[0].Next()
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
