@@ -146,9 +146,6 @@ func (u *Upstream) Closed() int {
 // Next waits for a call that Serve did not answer, and returns it.
 func (u *Upstream) Next() *Call { return <-u.calls }
 
-// Calls returns the channel of the calls that Serve did not answer.
-func (u *Upstream) Calls() <-chan *Call { return u.calls }
-
 // Call is a call without an answer. Its Back receives the server's messages about the call.
 type Call struct {
 	*bridge.Request
@@ -237,3 +234,6 @@ func Question(t testing.TB, method, params string) *jsonrpc.Message {
 	t.Helper()
 	return Parse(t, `{"jsonrpc":"2.0","id":"q","method":"`+method+`","params":`+params+`}`)
 }
+
+// Calls returns the channel of the calls that Serve did not answer, for a test that plays a server in a goroutine.
+func (u *Upstream) Calls() <-chan *Call { return u.calls }

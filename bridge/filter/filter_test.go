@@ -104,8 +104,8 @@ func TestFilter(t *testing.T) {
 		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
 		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
 	}
-	if a := all.Tools.Annotations(); len(a) != 1 || len(a["get_a"]) != 2 {
-		t.Errorf("the annotations are %s", a)
+	if a := all.Tools.Annotations(); len(a) != 1 || len(a["get_a"]) != 2 || all.Tools.Arguments() != nil {
+		t.Errorf("the annotations are %s, the arguments %v", a, all.Tools.Arguments())
 	}
 	f := filter.New("one", all, nil)
 	up := bridgetest.NewUpstream(era.LatestLegacy, "{}")

@@ -641,6 +641,7 @@ func TestRelisten(t *testing.T) {
 		same(t, "before the acknowledgement", strings.Join(v.Got(), "\n"), "")
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
 		same(t, "after it", strings.Join(v.Got(), "\n"), era.Acknowledged+" "+wants+"\nnotifications/tools/list_changed {}\nnotifications/vendor {}")
+		time.Sleep(time.Hour) // it lasts
 		c.Fail(bridge.ErrLost)
 		c = s.all[0].Next()
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
