@@ -14,24 +14,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/conn"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// For how long slow servers are waited for, where several are offered as one.
-const (
-	greetPatience = 5 * time.Second
-	listPatience  = 10 * time.Second
-	ackPatience   = 10 * time.Second
-	slowPatience  = 250 * time.Millisecond // beside others
-)
+// ackPatience is how long a slow acknowledgement is waited for, where several servers are offered as one.
+const ackPatience = 10 * time.Second
 
 // everything is the result of initialize of a server with all capabilities.
 const everything = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},` +
@@ -422,3 +419,60 @@ func inquisitive() *fake {
 		return true
 	}}
 }
+
+// modernFake is a server in memory that speaks 2026-07-28 only. Its result is that of server/discover.
+type modernFake struct{ *fake }
+
+func (m *modernFake) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	f := &fakeWire{f: m.fake, from: from, rest: rest, queue: make(chan func(), 1<<10), done: make(chan struct{})}
+	f.Conn = conn.New("fake", f, rest, m.times)
+	f.wg.Go(f.run)
+	var verdict conn.Verdict
+	var err error
+	if f.server, verdict, err = conn.Discover(ctx, f.Conn, from); err != nil || verdict != conn.SaysModern {
+		_ = f.Close(ctx)
+		return nil, &bridge.Error{Server: "fake", Kind: bridge.ErrUnavailable, Public: "it is of no known era", Err: err}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.opens = append(m.opens, time.Now())
+	m.wires = append(m.wires, f)
+	f.n = len(m.wires)
+	return f, nil
+}
+
+// modernShop is a server that lists what it is given, says what it was
+// asked, and tells listeners what they want to hear when it is told to.
+func modernShop(name string, lists map[string]string) *modernFake {
+	s := &modernFake{&fake{result: `{"resultType":"complete","supportedVersions":["2026-07-28"],"capabilities":{"tools":{"listChanged":true},"resources":{"subscribe":true},` +
+		`"prompts":{},"extensions":{"` + era.TasksExtension + `":{}}},"instructions":"ask ` + name + `","ttlMs":5,"cacheScope":"public","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"` + name + `","version":"1"}}}`}}
+	s.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if list, ok := lists[m.Method]; ok {
+			f.answer(m, list)
+			return true
+		}
+		switch m.Method {
+		case "server/discover":
+			f.answer(m, s.result)
+		case era.Listen:
+			want := gjson.GetBytes(m.Params, "notifications").Raw
+			f.say(fmt.Sprintf(`{"jsonrpc":"2.0","method":"notifications/subscriptions/acknowledged","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":%s},"notifications":%s}}`, m.ID, want))
+		case "tools/call":
+			if strings.HasSuffix(m.Name(), "slow") {
+				f.answer(m, `{"resultType":"task","taskId":"t1","status":"working"}`)
+				return true
+			}
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"tool":%q,"meta":%s}`, name, m.Name(), m.Meta()))
+		case "tasks/get":
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","taskId":%s,"by":%q}`, gjson.GetBytes(m.Params, "taskId").Raw, name))
+		case "resources/read":
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","by":%q,"contents":[],"ttlMs":0,"cacheScope":"private"}`, name))
+		default:
+			return false
+		}
+		return true
+	}
+	return s
+}
+
+const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`

@@ -47,32 +47,6 @@ func limited(t *testing.T, o Options, f func(t *testing.T, g *gateway)) {
 
 func tool(name string) string { return `{"name":"` + name + `"}` }
 
-// Clients of both kinds spend the same tokens, also at all servers as one, and
-// under the server's own names.
-func TestRatesOfAllClients(t *testing.T) {
-	limits := limits.Options{Tools: map[string]limits.Rate{"own": {PerSecond: 1, Burst: 3}}}
-	rename := filter.Lists{Tools: filter.Rules{Rename: map[string]string{"own": "seen"}}}
-	o := Options{Grants: grants("p"), Servers: []ServerOptions{
-		{Name: "fake", ServerSettings: ServerSettings{Prefix: "f__", Limits: limits, Lists: rename}, Adapter: &fake{}}, {Name: "other", ServerSettings: ServerSettings{Prefix: "o__"}, Adapter: &fake{}},
-	}}
-	limited(t, o, func(t *testing.T, g *gateway) {
-		s, _ := begin(t, g, "p")
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", tool("seen")), `"result"`)
-		from := &bridge.Caller{Principal: "p", Revision: era.LatestModern, Capabilities: []byte("{}"), Params: []byte(bridgetest.InitializeParams)}
-		call := func(server, name string) string {
-			m, _ := g.Call(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"`+name+`"}}`), Stateless{Server: server, From: from, Back: &stream{}})
-			return bridgetest.Text(m)
-		}
-		bridgetest.Contains(t, call("fake", "seen"), `"result"`)
-		bridgetest.Contains(t, call("", "f__seen"), `"result"`)
-		for _, got := range []string{call("fake", "seen"), call("", "f__seen"), do(t, s, "1", "tools/call", tool("seen"))} {
-			bridgetest.Contains(t, got, "tool own may be called 1/s burst 3 by one caller (limits: tools: own); try again in 1000 ms")
-		}
-		bridgetest.Contains(t, call("other", "own"), `"result"`)
-		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"x","Name":"seen"}`), "-32602") // it cannot be told which
-	})
-}
-
 // What one principal may have, and that the others are not concerned (R-178).
 func TestDoor(t *testing.T) {
 	f := &fake{serve: func(_ *fakeWire, m *jsonrpc.Message) bool { return m.Method == "slow" || m.Name() == "slow" }}

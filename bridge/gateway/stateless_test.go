@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/era"
@@ -170,5 +172,24 @@ func TestAnswersUnderWay(t *testing.T) {
 		if n := b.bytes.Used(); n != 0 {
 			t.Errorf("%d bytes are under way when all were released", n)
 		}
+	})
+}
+
+// R-180: where all servers are one, a task is its principal's only too. The
+// server's own id of it is not seen.
+func TestCommonsTasksOfPrincipals(t *testing.T) {
+	all(t, []stock{{name: "one", prefix: "one__", f: modernShop("one", nil)}, {name: "two", prefix: "two__", f: modernShop("two", nil)}}, func(t *testing.T, g *gateway) {
+		ann, bob := visitor{principal: "ann"}, visitor{principal: "bob"}
+		id := gjson.Get(ann.call(t, g, "tools/call", `"name":"one__slow"`), "result.taskId").Str
+		if !strings.HasPrefix(id, "one:") || id == "one:t1" {
+			t.Errorf("the task is %q", id)
+		}
+		bridgetest.Contains(t, ann.call(t, g, "tasks/get", `"taskId":"`+id+`"`), `"taskId":"`+id+`"`, `"by":"one"`)
+		bridgetest.Contains(t, bob.call(t, g, "tasks/get", `"taskId":"`+id+`"`), "-32602")
+		bridgetest.Contains(t, ann.call(t, g, "tasks/get", `"taskId":"one:t1"`), "-32602")
+		v := ann.ask(t, g, "7", era.Listen, `"notifications":{"taskIds":["`+id+`"]}`)
+		bridgetest.Contains(t, strings.Join(v.take(), ""), `"taskIds":["`+id+`"]`)
+		v.cancel(nil)
+		<-v.done
 	})
 }

@@ -76,19 +76,14 @@ func TestTableComesAndGoes(t *testing.T) {
 	shifting(t, func(t *testing.T, b *shift) {
 		s, st, _ := enter(t, b.gateway)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
-		ctx, stop := context.WithCancel(t.Context())
-		subscription := &stream{}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			callsStateless(t, b.gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
-		})
+		subscription := visitor{}.ask(t, b.gateway, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Second)
 		changes(st)
 		subscription.take()
 
 		b.apply("one two three", third)
 		time.Sleep(time.Second)
-		if changes(st) == 0 || changes(subscription) == 0 {
+		if changes(st) == 0 || changes(&subscription.stream) == 0 {
 			t.Error("nobody is told that a server has come")
 		}
 		if n := three.opened(); n > 1 { // the subscription listens to it
@@ -96,11 +91,11 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		same(t, "with three", names(t, do(t, s, "2", "tools/list", "{}")), []string{"one__a", "two__b", "three__c"})
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
-		bridgetest.Contains(t, callStateless(t, b.gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
+		bridgetest.Contains(t, visitor{}.call(t, b.gateway, "tools/call", `"name":"three__c"`), `"by":"three"`)
 		opened := [2]int{one.opened(), three.opened()}
 
 		b.apply("one three")
-		if changes(st) == 0 || changes(subscription) == 0 {
+		if changes(st) == 0 || changes(&subscription.stream) == 0 {
 			t.Error("nobody is told that a server has gone")
 		}
 		same(t, "without two", names(t, do(t, s, "4", "tools/list", "{}")), []string{"one__a", "three__c"})
@@ -118,11 +113,11 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		subscription.take()
 		one.wire(one.open()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		if time.Sleep(time.Second); changes(st)+changes(subscription) == 0 {
+		if time.Sleep(time.Second); changes(st)+changes(&subscription.stream) == 0 {
 			t.Error("what a server that stayed has to say is lost")
 		}
-		stop()
-		wg.Wait()
+		subscription.cancel(nil)
+		<-subscription.done
 	}, first, second)
 }
 
@@ -195,7 +190,7 @@ func TestTableChanges(t *testing.T) {
 		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
 		changes(told)
 		opened := before.open()
-		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
+		bridgetest.Contains(t, visitor{server: "fake"}.call(t, b.gateway, "tools/call", `"name":"a"`), `"by":"fake"`)
 		b.apply("fake two", changed)
 		if time.Sleep(time.Second); changes(told) == 0 {
 			t.Error("nobody is told")
@@ -207,7 +202,7 @@ func TestTableChanges(t *testing.T) {
 		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
 		fresh, _ := begin(t, b.gateway, "")
 		same(t, "a new session", names(t, do(t, fresh, "2", "tools/list", "{}")), []string{"better"})
-		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/list", ""), `"better"`)
+		bridgetest.Contains(t, visitor{server: "fake"}.call(t, b.gateway, "tools/list", ""), `"better"`)
 
 		before.wire(1).die()
 		time.Sleep(time.Minute)
@@ -272,9 +267,9 @@ func tableUnderLoad(t *testing.T) {
 			s, _, _ := enter(t, b.gateway)
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
 		case 2:
-			call = func() string { return callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`) }
+			call = func() string { return visitor{server: "fake"}.call(t, b.gateway, "tools/call", `"name":"a"`) }
 		case 3:
-			call = func() string { return callStateless(t, b.gateway, "", "tools/call", `"name":"fake__a"`) }
+			call = func() string { return visitor{}.call(t, b.gateway, "tools/call", `"name":"fake__a"`) }
 		}
 		wg.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(40 * time.Millisecond) { // of the bubble, as below

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -113,46 +112,5 @@ func same(t *testing.T, what string, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
 		t.Errorf("%s: %q, want %q", what, got, want)
-	}
-}
-
-// The first list has a server that starts within ListWait. A server whose connection is open has 10 s for its answer.
-func TestListWait(t *testing.T) {
-	for _, test := range []struct {
-		opens, answers, took time.Duration // from the beginning of the list
-		listed               bool
-	}{
-		{15 * time.Second, 0, 15 * time.Second, true},
-		{25 * time.Second, 0, 20 * time.Second, false},
-		{3 * time.Second, 9 * time.Second, 12 * time.Second, true},
-		{3 * time.Second, time.Hour, 13 * time.Second, false},
-		{15 * time.Second, time.Hour, 20 * time.Second, false},
-	} {
-		quick, slow := shop("quick", map[string]string{"tools/list": toolList("a")}), shop("slow", nil)
-		slow.before = func(ctx context.Context, _ int) error {
-			select {
-			case <-time.After(greetPatience + test.opens):
-			case <-ctx.Done():
-			}
-			return context.Cause(ctx)
-		}
-		slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
-			if m.Method == "tools/list" {
-				time.AfterFunc(test.answers, func() { f.answer(m, toolList("b")) })
-			}
-			return m.Method == "tools/list"
-		}
-		all(t, []stock{{name: "quick", f: quick}, {name: "slow", f: slow}}, func(t *testing.T, g *gateway) {
-			s, _, _ := enter(t, g)
-			began := time.Now()
-			want := []string{"a", "b"}
-			if !test.listed {
-				want = want[:1]
-			}
-			same(t, fmt.Sprint(test), names(t, do(t, s, "1", "tools/list", `{}`)), want)
-			if took := time.Since(began); took != test.took {
-				t.Errorf("%v: the list took %v", test, took)
-			}
-		})
 	}
 }
