@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
+	"github.com/mcp-bridge/bridge/internal/list"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -476,3 +478,183 @@ func modernShop(name string, lists map[string]string) *modernFake {
 }
 
 const statelessMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"extensions":{"` + era.TasksExtension + `":{}}},"progressToken":"p"}`
+
+// shop is a fake server that lists what it is given and says what it was asked.
+func shop(name string, lists map[string]string) *fake {
+	f := &fake{result: `{"protocolVersion":"2025-11-25","capabilities":{"tools":{"listChanged":true},"prompts":{},"resources":{"subscribe":true},"logging":{},"completions":{},"x-` + name + `":{}},` +
+		`"serverInfo":{"name":"` + name + `","version":"1"},"instructions":"ask ` + name + `"}`}
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if list, ok := lists[m.Method]; ok {
+			f.answer(m, list)
+			return true
+		}
+		switch m.Method {
+		case "tools/call", "prompts/get", "resources/read", "completion/complete":
+			if m.Method == "resources/read" && lists["unreadable"] != "" {
+				f.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such thing"}}`, m.ID))
+				return true
+			}
+			f.answer(m, fmt.Sprintf(`{"by":%q,"params":%s}`, name, m.Append(nil, nil, nil)[len(`{"jsonrpc":"2.0","method":"","params":`)+len(m.Method):len(m.Append(nil, nil, nil))-1]))
+			return true
+		}
+		return false
+	}
+	return f
+}
+
+// toolList is a result of tools/list with tools of these names.
+func toolList(names ...string) string {
+	var all []string
+	for _, n := range names {
+		all = append(all, fmt.Sprintf(`{"description":"d","name":%q,"inputSchema":{"type":"object","x":1e400}}`, n))
+	}
+	return `{"tools":[` + strings.Join(all, ",") + `]}`
+}
+
+// stock is a server of a test, with its options.
+type stock struct {
+	name   string
+	prefix string
+	f      bridge.Adapter
+	o      ServerOptions
+}
+
+// all runs f in a bubble with a bridge to several servers.
+func all(t *testing.T, servers []stock, f func(t *testing.T, g *gateway)) {
+	t.Helper()
+	allLogged(t, slog.DiscardHandler, servers, f)
+}
+
+// allLogged is all, with a log.
+func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testing.T, g *gateway)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var o Options
+		for _, s := range servers {
+			s.o.Name, s.o.Prefix, s.o.Adapter = s.name, s.prefix, s.f
+			o.Servers = append(o.Servers, s.o)
+		}
+		o.Log, o.Version = slog.New(log), "9"
+		g := newGateway(o)
+		f(t, g)
+		g.Close(context.Background())
+		if n := g.lanes.Open(); n != 0 {
+			t.Errorf("%d lanes are left", n)
+		}
+	})
+}
+
+// enter starts a session with all servers as one.
+func enter(t *testing.T, g *gateway) (*sitting, *stream, string) {
+	t.Helper()
+	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
+	if err != nil {
+		t.Fatalf("Initialize: %s, %v", bridgetest.Text(m), err)
+	}
+	st := &stream{}
+	s.Attach(st)
+	s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
+	return s, st, string(m.Result)
+}
+
+// names returns the names or URIs of what a list answer has.
+func names(t *testing.T, answer string) []string {
+	t.Helper()
+	var out []string
+	for k := range list.Kinds {
+		gjson.Get(answer, "result."+k.Member()).ForEach(func(_, v gjson.Result) bool {
+			out = append(out, v.Get(k.Key()).String())
+			return true
+		})
+	}
+	return out
+}
+
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+// visitor is a client without a session.
+type visitor struct {
+	server    string // empty means the only one
+	principal string
+	caps      string
+	meta      string // further members of _meta, each with a comma before it
+	mode      ToolsMode
+}
+
+const ableVisitor = `{"elicitation":{"form":{},"url":{}},"sampling":{},"roots":{}}`
+
+// visiting is one request of such a client.
+type visiting struct {
+	stream
+	cancel context.CancelCauseFunc
+	done   chan struct{}
+	answer string
+	err    error
+}
+
+// ask makes a request in a goroutine. params are without braces.
+func (v visitor) ask(t testing.TB, g *gateway, id, method, params string) *visiting {
+	t.Helper()
+	if params != "" {
+		params += ","
+	}
+	if v.caps == "" {
+		v.caps = ableVisitor
+	}
+	m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":`+id+`,"method":"`+method+`","params":{`+params+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":`+v.caps+v.meta+`}}}`)
+	one := &visiting{done: make(chan struct{})}
+	var ctx context.Context
+	ctx, one.cancel = context.WithCancelCause(context.Background())
+	s, no := NewStateless(v.server, v.principal, m)
+	if no != nil {
+		one.answer = bridgetest.Text(no)
+		close(one.done)
+		return one
+	}
+	s.Back, s.Tools = &one.stream, v.mode
+	go func() {
+		defer close(one.done)
+		defer one.cancel(nil)
+		a, err := g.Call(ctx, m, *s)
+		one.answer, one.err = bridgetest.Text(a), err
+		one.close() // nothing may come behind the answer
+	}()
+	return one
+}
+
+// over reports whether the request has its answer, when all is quiet.
+func (v *visiting) over() bool {
+	synctest.Wait()
+	select {
+	case <-v.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// call makes a request and waits for its answer.
+func (v visitor) call(t testing.TB, g *gateway, method, params string) string {
+	t.Helper()
+	visiting := v.ask(t, g, "1", method, params)
+	<-visiting.done
+	return visiting.answer
+}
+
+var statePattern = regexp.MustCompile(`"requestState":"([^"]*)"`)
+
+// stateOf returns the requestState in an answer.
+func stateOf(t testing.TB, answer string) string {
+	t.Helper()
+	found := statePattern.FindStringSubmatch(answer)
+	if found == nil {
+		t.Fatalf("no requestState in %s", answer)
+	}
+	return found[1]
+}
