@@ -135,36 +135,23 @@ func ruled(t *testing.T, f func(t *testing.T, g *gateway)) {
 	})
 }
 
-// asks returns what makes requests to a server on behalf of a principal, in
-// either era.
+// asks returns what makes requests to a server on behalf of a principal, in either era. A session that cannot be had answers
+// them all with the reason.
 func asks(t *testing.T, g *gateway, principal, server string, modern bool) (ask func(method, params string) string, err error) {
 	t.Helper()
 	if modern {
 		return func(method, params string) string {
-			if params != "" {
-				params += ","
-			}
-			m := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+statelessMeta+`}}`)
-			s, no := NewStateless(server, principal, m)
-			if no != nil {
-				t.Fatalf("%s: %s", method, bridgetest.Text(no))
-			}
-			s.Back = &stream{}
-			a, _ := g.Call(t.Context(), m, *s) // the answer says what went wrong
-			return bridgetest.Text(a)
+			return visitor{server: server, principal: principal}.call(t, g, method, params)
 		}, nil
 	}
-	s, a, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "of " + principal + " at " + server, Principal: principal})
+	s, a, err := join(t, g, SessionOptions{Server: server, Principal: principal})
 	if err != nil {
-		return func(string, string) string { return bridgetest.Text(a) }, err
+		return func(string, string) string { return a }, err
 	}
 	if s.Principal() != principal {
 		t.Errorf("the session of %s is %s's", principal, s.Principal())
 	}
-	return func(method, params string) string {
-		m, _ := s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{`+params+`}}`), nil, &stream{})
-		return bridgetest.Text(m)
-	}, nil
+	return func(method, params string) string { return do(t, s, "1", method, "{"+params+"}") }, nil
 }
 
 // What each principal may use, at a server's own address and at that of all, in
@@ -254,9 +241,9 @@ func TestGrantsNothingElse(t *testing.T) {
 				}
 			}
 		}
-		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "greeted", Principal: "one"})
-		if err != nil || strings.Contains(bridgetest.Text(m), "two") {
-			t.Errorf("initialize: %s, %v", bridgetest.Text(m), err)
+		s, m, err := join(t, g, SessionOptions{ID: "greeted", Principal: "one"})
+		if err != nil || strings.Contains(m, "two") {
+			t.Errorf("initialize: %s, %v", m, err)
 		}
 		s.End(bridge.ErrEnded)
 	})
@@ -318,7 +305,7 @@ func TestGreetingOfOthers(t *testing.T) {
 				if share == ShareAll { // its operator says that it is the same for all
 					whose = "[]"
 				}
-				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: string(share) + rand.Text(), Principal: principal})
+				s, m, err := join(t, g, SessionOptions{ID: string(share) + rand.Text(), Principal: principal})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -326,7 +313,7 @@ func TestGreetingOfOthers(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				for wire, got := range map[string]string{"initialize": bridgetest.Text(m), "server/discover": discover("server/discover", "")} {
+				for wire, got := range map[string]string{"initialize": m, "server/discover": discover("server/discover", "")} {
 					if n := strings.Count(got, "the secrets of "); n != 2 || strings.Count(got, "the secrets of "+whose) != n {
 						t.Errorf("share %s: %s of %s says %s", share, wire, principal, gjson.Get(got, "result.instructions"))
 					}

@@ -303,6 +303,14 @@ func initialize(t testing.TB, g *gateway, principal, params string) (*sitting, s
 	return s, bridgetest.Text(m), err
 }
 
+// join begins a session with these options. Its id is made up unless it has one.
+func join(t testing.TB, g *gateway, o SessionOptions) (*sitting, string, error) {
+	t.Helper()
+	o.ID = cmp.Or(o.ID, fmt.Sprint("id", sessions.Add(1)))
+	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`), o)
+	return s, bridgetest.Text(m), err
+}
+
 // begin starts a session that is ready, with a stream open.
 func begin(t testing.TB, g *gateway, principal string) (*sitting, *stream) {
 	t.Helper()
@@ -545,16 +553,16 @@ func allLogged(t *testing.T, log slog.Handler, servers []stock, f func(t *testin
 }
 
 // enter starts a session with all servers as one.
-func enter(t *testing.T, g *gateway) (*sitting, *stream, string) {
+func enter(t *testing.T, g *gateway) (*sitting, *stream) {
 	t.Helper()
-	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: fmt.Sprint("id", sessions.Add(1))})
+	s, m, err := join(t, g, SessionOptions{})
 	if err != nil {
-		t.Fatalf("Initialize: %s, %v", bridgetest.Text(m), err)
+		t.Fatalf("Initialize: %s, %v", m, err)
 	}
 	st := &stream{}
 	s.Attach(st)
 	s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)
-	return s, st, string(m.Result)
+	return s, st
 }
 
 // names returns the names or URIs of what a list answer has.

@@ -239,8 +239,8 @@ func TestBreakerGatesOpenings(t *testing.T) {
 }
 
 func initializeAs(t testing.TB, g *gateway, id, principal string) (*sitting, string, error) {
-	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: id, Principal: principal})
-	return s, bridgetest.Text(m), err
+	s, m, err := join(t, g, SessionOptions{Server: "fake", ID: id, Principal: principal})
+	return s, m, err
 }
 
 // Await reports a sign of life of any connection, although an open circuit keeps calls from the server.

@@ -10,7 +10,6 @@ import (
 	"testing/synctest"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/session"
 )
 
@@ -74,7 +73,7 @@ func TestReleasesLastState(t *testing.T) {
 		f := &fake{}
 		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
 		defer g.Close(context.Background())
-		s, _, err := g.initialize(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: "portable", Portable: true})
+		s, _, err := join(t, g, SessionOptions{Server: "fake", ID: "portable", Portable: true})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -37,10 +37,9 @@ func stores() []stock {
 // sessionAt starts a session at an address, with the mode of its URL.
 func sessionAt(t testing.TB, g *gateway, server, principal string, mode ToolsMode) *sitting {
 	t.Helper()
-	s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`),
-		SessionOptions{Server: server, ID: fmt.Sprint("id", sessions.Add(1)), Principal: principal, Envelope: &Envelope{Tools: mode}})
+	s, m, err := join(t, g, SessionOptions{Server: server, ID: fmt.Sprint("id", sessions.Add(1)), Principal: principal, Envelope: &Envelope{Tools: mode}})
 	if err != nil {
-		t.Fatalf("Initialize: %s, %v", bridgetest.Text(m), err)
+		t.Fatalf("Initialize: %s, %v", m, err)
 	}
 	return s
 }

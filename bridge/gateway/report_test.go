@@ -191,9 +191,9 @@ func TestWatchTogether(t *testing.T) {
 	}}
 	servers := []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: one}, {Name: "two", ServerSettings: ServerSettings{Prefix: "two__"}, Adapter: two}, {Name: "dead", ServerSettings: ServerSettings{Prefix: "dead__", Breaker: breaker.Options{Failures: 100}}, Adapter: dead}}
 	reported(t, servers, func(t *testing.T, g *gateway, l *ledger) {
-		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
+		s, m, err := join(t, g, SessionOptions{ID: "id"})
 		if err != nil {
-			t.Fatal(bridgetest.Text(m), err)
+			t.Fatal(m, err)
 		}
 		l.want(t, "initialize", `"" initialize: ok`)
 		do(t, s, "1", "tools/list", `{}`)

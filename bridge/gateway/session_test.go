@@ -541,9 +541,9 @@ func TestForward(t *testing.T) {
 		{name: "none", prefix: "none__", f: none},
 	}, func(t *testing.T, g *gateway) {
 		for _, name := range []string{"", "one", "two", "none"} {
-			s, a, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: "x" + name, Envelope: &Envelope{Header: sent}})
+			s, a, err := join(t, g, SessionOptions{Server: name, ID: "x" + name, Envelope: &Envelope{Header: sent}})
 			if err != nil {
-				t.Fatal(bridgetest.Text(a))
+				t.Fatal(a)
 			}
 			later := http.Header{"X-Token": {"newer"}}
 			none := http.Header{"X-Odd": {"1"}}
@@ -601,8 +601,8 @@ func TestForwardShare(t *testing.T) {
 			if token == "" {
 				h = nil
 			}
-			if _, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: fmt.Sprint("s", i), Envelope: &Envelope{Header: h}}); err != nil {
-				t.Fatal(bridgetest.Text(m))
+			if _, m, err := join(t, g, SessionOptions{Server: "fake", ID: fmt.Sprint("s", i), Envelope: &Envelope{Header: h}}); err != nil {
+				t.Fatal(m)
 			}
 		}
 		if got := fmt.Sprint(f.opens); got != "[map[TOKEN:[a]] map[TOKEN:[b]] map[]]" {

@@ -113,7 +113,7 @@ func TestTotals(t *testing.T) {
 		var s *sitting
 		for i, server := range []string{"", "two"} {
 			var err error
-			if s, _, err = g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: fmt.Sprint("id", i)}); err != nil {
+			if s, _, err = join(t, g, SessionOptions{Server: server, ID: fmt.Sprint("id", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}

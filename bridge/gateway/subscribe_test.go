@@ -194,11 +194,11 @@ func begins(t *testing.T, g *gateway, name string, session bool, c *changing) *a
 		filter = `"resourceSubscriptions":["x:a"]`
 	}
 	if session {
-		s, first, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: fmt.Sprint("id", sessions.Add(1)), Principal: "p"})
+		s, first, err := join(t, g, SessionOptions{Server: name, ID: fmt.Sprint("id", sessions.Add(1)), Principal: "p"})
 		if err != nil {
 			t.Fatal(err)
 		}
-		bridgetest.Contains(t, bridgetest.Text(first), `"listChanged":true`)
+		bridgetest.Contains(t, first, `"listChanged":true`)
 		a.s, a.back = s, &stream{}
 		s.Attach(a.back)
 		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/initialized"}`), nil)

@@ -239,7 +239,7 @@ func TestTablePrefixLeaves(t *testing.T) {
 	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(f, m) }
 	for _, name := range []string{"fake__a", "new.a", "other"} {
 		shifting(t, func(t *testing.T, b *shift) {
-			s, _, _ := enter(t, b.gateway)
+			s, _ := enter(t, b.gateway)
 			b.apply("fake two", next)
 			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+name+`"}}`)
 			if time.Sleep(time.Second); call.over() {

@@ -74,7 +74,7 @@ func TestTableComesAndGoes(t *testing.T) {
 	two, second := sells("two", "b")
 	three, third := sells("three", "c")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.gateway)
+		s, st := enter(t, b.gateway)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
 		subscription := visitor{}.ask(t, b.gateway, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Second)
@@ -133,7 +133,7 @@ func TestTableLeaves(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		shifting(t, func(t *testing.T, b *shift) {
 			s, _ := begin(t, b.gateway, "")
-			both, _, _ := enter(t, b.gateway)
+			both, _ := enter(t, b.gateway)
 			own := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 			as := start(t, both, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fake__hang"}}`)
 			synctest.Wait()
@@ -186,7 +186,7 @@ func TestTableChanges(t *testing.T) {
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
 		s, _ := begin(t, b.gateway, "")
-		both, told, _ := enter(t, b.gateway)
+		both, told := enter(t, b.gateway)
 		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
 		changes(told)
 		opened := before.open()
@@ -228,13 +228,13 @@ func TestTableShape(t *testing.T) {
 	_, first := sells("one", "a")
 	_, second := sells("two", "b")
 	shifting(t, func(t *testing.T, s *shift) {
-		alone, _, _ := enter(t, s.gateway)
+		alone, _ := enter(t, s.gateway)
 		s.apply("one two", second)
-		two, _, _ := enter(t, s.gateway)
+		two, _ := enter(t, s.gateway)
 		same(t, "begun with one", names(t, do(t, alone, "1", "tools/list", "{}")), []string{"a"})
 		same(t, "begun with two", names(t, do(t, two, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
 		s.apply("two")
-		again, _, _ := enter(t, s.gateway)
+		again, _ := enter(t, s.gateway)
 		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
 		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
 		if time.Sleep(2 * time.Second); s.Totals().Aggregate != 1 || s.Totals().Sessions != 2 {
@@ -264,7 +264,7 @@ func tableUnderLoad(t *testing.T) {
 			s, _ := begin(t, b.gateway, "")
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"a"}`) }
 		case 1:
-			s, _, _ := enter(t, b.gateway)
+			s, _ := enter(t, b.gateway)
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
 		case 2:
 			call = func() string { return visitor{server: "fake"}.call(t, b.gateway, "tools/call", `"name":"a"`) }
@@ -284,7 +284,7 @@ func tableUnderLoad(t *testing.T) {
 		_, two := sells("two", fmt.Sprint("b", i))
 		three, third := sells("three", "c")
 		b.apply("fake two three", two, third)
-		s, _, _ := enter(t, b.gateway)
+		s, _ := enter(t, b.gateway)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
 		b.apply("fake two")
 		s.End(bridge.ErrEnded)

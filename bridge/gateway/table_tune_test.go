@@ -40,8 +40,8 @@ func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, g *gate
 	})
 }
 
-// Limits, retries, the circuit breaker, the cache and the checks of arguments count for an open session, and so does their
-// end.
+// Limits, retries, pings, the circuit breaker, the cache and the checks of arguments count for an open session, and so does
+// their end.
 func TestTune(t *testing.T) {
 	reads, lists := 0, 0
 	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
@@ -66,6 +66,16 @@ func TestTune(t *testing.T) {
 		call(`"result"`)
 		call("it may be called")
 		tune(func(s *ServerOptions) { s.Limits = limits.Options{Calls: 1} })
+		for _, every := range []time.Duration{0, time.Minute, 0} {
+			tune(func(s *ServerOptions) { s.Ping = every })
+			call(`"result":{}`)
+			time.Sleep(time.Minute) // one may be on its way
+			before := pings(f.wire(1))
+			time.Sleep(10 * time.Minute)
+			if n := pings(f.wire(1)) - before; (n >= 9) != (every > 0) || n > 10 {
+				t.Errorf("%d pings in 10 minutes, one in %v", n, every)
+			}
+		}
 		one, two := start(t, s, laterCall), start(t, s, strings.Replace(laterCall, "9,", "8,", 1))
 		if one.over() || state(g).Slots != 1 || state(g).Queued != 1 {
 			t.Errorf("%+v", state(g).Status)
@@ -136,73 +146,6 @@ func TestTune(t *testing.T) {
 	})
 }
 
-// An open connection is asked for signs of life from its next call on, and is not any more
-// when that is switched off.
-func TestTunePing(t *testing.T) {
-	f := &fake{}
-	tuning(t, f, ServerOptions{}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		during := func(d time.Duration) int {
-			before := pings(f.wire(1))
-			time.Sleep(d)
-			return pings(f.wire(1)) - before
-		}
-		if n := during(time.Hour); n != 0 {
-			t.Fatalf("%d pings", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		if n := during(10 * time.Minute); n < 9 || n > 10 {
-			t.Errorf("%d pings in 10 minutes of silence", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 5 * time.Minute })
-		if n := during(time.Hour); n < 11 || n > 14 {
-			t.Errorf("%d pings in an hour, one in 5 minutes", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 10 * time.Hour })
-		during(time.Hour)
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		if n := during(4 * time.Minute); n < 3 {
-			t.Errorf("%d pings in 4 minutes, one a minute after one in ten hours", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 0 })
-		during(5 * time.Minute)
-		if n := during(time.Hour); n != 0 {
-			t.Errorf("%d pings when it is off", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "2", "tools/call", `{"name":"x"}`)
-		if n := during(10 * time.Minute); n < 9 || n > 10 {
-			t.Errorf("on again: %d pings in 10 minutes of silence", n)
-		}
-	})
-}
-
-// A connection that was opened while there were no pings, after one that had them, is
-// pinged when that is wanted again.
-func TestTunePingAgain(t *testing.T) {
-	f := &fake{}
-	o := ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute}}
-	run(t, o, func(t *testing.T, g *gateway) {
-		o.Name = "fake"
-		s, _ := begin(t, g, "")
-		tune := func(every time.Duration, id string) {
-			o.Ping = every
-			if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
-				t.Error(err)
-			}
-			do(t, s, id, "tools/call", `{"name":"x"}`)
-		}
-		f.wire(1).die()
-		synctest.Wait()
-		tune(0, "1")
-		tune(time.Minute, "2")
-		if time.Sleep(10 * time.Minute); pings(f.wire(2)) < 9 {
-			t.Errorf("%d pings in 10 minutes of silence", pings(f.wire(2)))
-		}
-	})
-}
-
 // There may be more connections, and a session ends with its own when that is wanted now.
 // Both count for a server whose place another has taken, too.
 func TestTuneFormer(t *testing.T) {
@@ -251,9 +194,9 @@ func TestTuneFilter(t *testing.T) {
 			told         func() []string
 		}
 		legacy := func(name, server, prefix string) client {
-			s, m, err := g.initialize(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "session " + name})
+			s, m, err := join(t, g, SessionOptions{Server: server, ID: "session " + name})
 			if err != nil {
-				t.Fatalf("%s: %s", name, bridgetest.Text(m))
+				t.Fatalf("%s: %s", name, m)
 			}
 			st := &stream{}
 			s.Attach(st)
@@ -338,7 +281,7 @@ func TestTuneFilter(t *testing.T) {
 func TestTuneFilterOlder(t *testing.T) {
 	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
 	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, g *gateway) {
-		s, st, _ := enter(t, g)
+		s, st := enter(t, g)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
 		o := ServerOptions{Name: "one", Adapter: f, ServerSettings: ServerSettings{HandshakeTimeout: time.Second}}
 		if err := g.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {

@@ -523,3 +523,51 @@ type plain struct{ *bridgetest.Upstream }
 func (p plain) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
 	return p.Upstream, nil
 }
+
+// An open connection is pinged as the settings say from its next call on, also if it was opened while there were no pings.
+func TestPingSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		o := options(s)
+		o.Idle = -1
+		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+		use := func(every time.Duration) {
+			o.Set(lane.Settings{Restarts: 30, MaxPause: time.Second, Ping: every})
+			if err := call(t, l, "x", "{}"); err != nil {
+				t.Fatal(err)
+			}
+			s.take()
+		}
+		for i, step := range []struct {
+			every, during time.Duration
+			least, most   int
+		}{
+			{0, time.Hour, 0, 0},
+			{time.Minute, 10 * time.Minute, 9, 10},
+			{5 * time.Minute, time.Hour, 11, 14},
+			{10 * time.Hour, time.Hour, 0, 0},
+			{time.Minute, 4 * time.Minute, 3, 4}, // not only after ten hours
+			{0, time.Hour, 0, 0},
+			{time.Minute, 10 * time.Minute, 9, 10},
+			{0, time.Hour, 0, 0}, // of another connection
+			{time.Minute, 10 * time.Minute, 9, 10},
+		} {
+			if i == 7 {
+				s.rest.Gone(errors.New("it has died"))
+				synctest.Wait()
+			}
+			use(step.every)
+			time.Sleep(step.during)
+			pings := 0
+			for _, what := range s.take() {
+				if what == "ping" {
+					pings++
+				}
+			}
+			if pings < step.least || pings > step.most {
+				t.Errorf("step %d: %d pings in %v, one in %v", i, pings, step.during, step.every)
+			}
+		}
+		_ = l.Close(t.Context())
+	})
+}
