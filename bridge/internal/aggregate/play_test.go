@@ -463,7 +463,7 @@ func TestUnknown(t *testing.T) {
 // The greeting unites what the servers can do. Servers that are slow or fail are left out, unless all are.
 func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := newActor(t, "one", era.Rev20251125, `{"tools":{"listChanged":false},"tasks":{},"experimental":{"a":{}}}`, nil)
+		one := newActor(t, "one", era.Rev20251125, `{"tools":{"listChanged":false},"tasks":{},"experimental":{"a":{}}}`, map[string]string{"tools/list": `{"tools":[]}`})
 		two := newActor(t, "two", era.Rev20251125, `{"prompts":{},"experimental":{"b":{}}}`, nil)
 		two.set(func() { two.fresh = true })
 		s := play(t, true, one, two)
@@ -484,7 +484,17 @@ func TestInitialize(t *testing.T) {
 		}
 		two.Next().Answer(t, string(two.Upstream.Server().Result))
 		synctest.Wait()
+		s.end()
+
+		// It fails after that: lists do without it.
+		two.set(func() { two.fresh = true })
+		s = play(t, true, one, two)
+		s.call("initialize", bridgetest.InitializeParams)
+		two.set(func() { two.fails = errors.New("it has died") })
+		two.Next().Fail(two.Failing())
+		synctest.Wait()
 		two.Serve = serve
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"dev.mcp-bridge/missing":[{"server":"two"`)
 		s.end()
 
 		// All fail: so does initialize.

@@ -446,39 +446,45 @@ func (s *spares) Yield(principal string, own bool) bool {
 // A subscription that the server does not acknowledge in time fails, and is no reason to leave the server alone. One that
 // has begun lasts.
 func TestListenAcknowledged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{}
-		o, up := options(s), bridgetest.NewUpstream(era.LatestModern, `{"tools":{"listChanged":true}}`)
-		o.Adapter, o.Handshake = single{up}, time.Minute
-		from := bridgetest.Caller(era.LatestModern, "", "{}")
-		l := lane.New(o, from, lane.Ends{Client: s, Observer: s})
-		listen := func() <-chan error {
-			done := make(chan error, 1)
-			go func() {
-				_, err := l.Call(t.Context(), bridgetest.Request(t, from, bridge.Nobody{}, era.Listen, `{"notifications":{"toolsListChanged":true}}`))
-				done <- err
-			}()
-			return done
-		}
-		if err := l.Ping(t.Context(), time.Second); err != nil {
-			t.Errorf("a ping without a connection: %v", err)
-		}
-		began, silent := time.Now(), listen()
-		up.Next()
-		err, _ := errors.AsType[*bridge.Error](<-silent)
-		if err == nil || err.Public != "it did not acknowledge the subscription within 1m0s" || !errors.Is(err, bridge.ErrRejected) || time.Since(began) != time.Minute {
-			t.Errorf("after %v: %v", time.Since(began), err)
-		}
-		lasts := listen()
-		c := up.Next()
-		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"toolsListChanged":true}}`))
-		if time.Sleep(time.Hour); len(lasts) > 0 {
-			t.Errorf("a subscription that has begun ended: %v", <-lasts)
-		}
-		c.Answer(t, "{}")
-		<-lasts
-		_ = l.Close(t.Context())
-	})
+	for _, streams := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			o, up := options(s), bridgetest.NewUpstream(era.LatestModern, `{"tools":{"listChanged":true}}`)
+			o.Handshake = time.Minute
+			o.Adapter = plain{up} // one subscription for all
+			if streams {
+				o.Adapter = single{up}
+			}
+			from := bridgetest.Caller(era.LatestModern, "", "{}")
+			l := lane.New(o, from, lane.Ends{Client: s, Observer: s})
+			listen := func() <-chan error {
+				done := make(chan error, 1)
+				go func() {
+					_, err := l.Call(t.Context(), bridgetest.Request(t, from, bridge.Nobody{}, era.Listen, `{"notifications":{"toolsListChanged":true}}`))
+					done <- err
+				}()
+				return done
+			}
+			if err := l.Ping(t.Context(), time.Second); err != nil {
+				t.Errorf("a ping without a connection: %v", err)
+			}
+			began, silent := time.Now(), listen()
+			up.Next()
+			err, _ := errors.AsType[*bridge.Error](<-silent)
+			if err == nil || err.Public != "it did not acknowledge the subscription within 1m0s" || !errors.Is(err, bridge.ErrRejected) || time.Since(began) != time.Minute {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+			lasts := listen()
+			c := up.Next()
+			c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"toolsListChanged":true}}`))
+			if time.Sleep(time.Hour); len(lasts) > 0 {
+				t.Errorf("a subscription that has begun ended: %v", <-lasts)
+			}
+			c.Answer(t, "{}")
+			<-lasts
+			_ = l.Close(t.Context())
+		})
+	}
 }
 
 // Those who listen over a wire without streams share one subscription. Each hears of its own tasks only.
@@ -531,8 +537,11 @@ func TestPingSettings(t *testing.T) {
 		o := options(s)
 		o.Idle = -1
 		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
-		use := func(every time.Duration) {
+		use := func(every time.Duration, calls bool) {
 			o.Set(lane.Settings{Restarts: 30, MaxPause: time.Second, Ping: every})
+			if !calls {
+				return
+			}
 			if err := call(t, l, "x", "{}"); err != nil {
 				t.Fatal(err)
 			}
@@ -544,10 +553,10 @@ func TestPingSettings(t *testing.T) {
 		}{
 			{0, time.Hour, 0, 0},
 			{time.Minute, 10 * time.Minute, 9, 10},
-			{5 * time.Minute, time.Hour, 11, 14},
-			{10 * time.Hour, time.Hour, 0, 0},
+			{5 * time.Minute, time.Hour, 11, 14}, // without a call
+			{10 * time.Hour, time.Hour, 0, 1},
 			{time.Minute, 4 * time.Minute, 3, 4}, // not only after ten hours
-			{0, time.Hour, 0, 0},
+			{0, time.Hour, 0, 1},                 // without a call
 			{time.Minute, 10 * time.Minute, 9, 10},
 			{0, time.Hour, 0, 0}, // of another connection
 			{time.Minute, 10 * time.Minute, 9, 10},
@@ -556,7 +565,7 @@ func TestPingSettings(t *testing.T) {
 				s.rest.Gone(errors.New("it has died"))
 				synctest.Wait()
 			}
-			use(step.every)
+			use(step.every, i != 2 && i != 5)
 			time.Sleep(step.during)
 			pings := 0
 			for _, what := range s.take() {
