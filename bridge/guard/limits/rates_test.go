@@ -20,6 +20,7 @@ func TestParseRate(t *testing.T) {
 		back string
 	}{
 		{"10/s", Rate{PerSecond: 10, Burst: 10}, "10/s"},
+		{"1/s", Rate{PerSecond: 1, Burst: 1}, "1/s"},
 		{"600/m", Rate{PerSecond: 10, Burst: 10}, "10/s"},
 		{"6/m", Rate{PerSecond: 0.1, Burst: 1}, "6/m"},
 		{"36/h", Rate{PerSecond: 0.01, Burst: 1}, "36/h"},

@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -38,6 +39,7 @@ type stage struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	log    bytes.Buffer
 
 	mu     sync.Mutex // guards the rest
 	events []string   // of Line and Slot
@@ -58,7 +60,7 @@ func play(t *testing.T, revision, capabilities string, of lower.Clients) *stage 
 	s := &stage{Upstream: bridgetest.NewUpstream(revision, capabilities), t: t, from: bridgetest.Caller(era.LatestModern, "", able)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	o := lower.Options{
-		Name: "fake", Log: slog.New(slog.DiscardHandler), MaxTask: new(atomic.Int64),
+		Name: "fake", Log: slog.New(slog.NewTextHandler(&s.log, nil)), MaxTask: new(atomic.Int64),
 		Lasting: true, Alone: true, Instance: "here", Seals: key, Rewrites: &list.Rewrites{},
 		Queue: limit{},
 	}
@@ -606,6 +608,11 @@ func TestMaxParked(t *testing.T) {
 			t.Errorf("Status() = %+v", s.s.Status())
 		}
 		s.end()
+		for _, line := range []string{"too many calls are parked\" method=tools/call max=32\n", `parked call evicted for another one" method=tools/call waited=1m2s`} {
+			if strings.Count(s.log.String(), line) != 1 { // at most one warning a minute
+				t.Errorf("the log has not once %s\n%s", line, s.log.String())
+			}
+		}
 	})
 }
 
@@ -672,7 +679,8 @@ func TestMaxParkedEnded(t *testing.T) {
 			return v.answer(), c
 		}
 		waits, _ := park()
-		for range lower.MaxParked - 1 {
+		other, _ := park()
+		for range lower.MaxParked - 2 {
 			_, c := park()
 			c.Answer(t, `{"content":[],"isError":true}`)
 		}
@@ -681,6 +689,12 @@ func TestMaxParkedEnded(t *testing.T) {
 			t.Error("the call that waits does not give way for a connection")
 		}
 		bridgetest.Contains(t, s.ask(from, "tools/call", `{"name":"x",`+state(t, waits)+`}`).answer(), "no longer exists")
+		for range lower.MaxParked - 3 {
+			if !s.s.EvictStale("p", false) {
+				t.Error("a call that has ended does not give way")
+			}
+		}
+		bridgetest.Contains(t, s.ask(from, "tools/call", `{"name":"x",`+state(t, other)+`}`).answer(), "input_required")
 		if s.s.EvictStale("p", true) {
 			t.Error("a call that has ended gives way for a connection")
 		}

@@ -684,6 +684,26 @@ func TestRelisten(t *testing.T) {
 		s.all[0].rest.Gone(bridge.ErrLost)
 		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
 		s.end()
+
+		// Without an acknowledgement, the server is away for as long as its connections last, too.
+		s = play(t, era.LatestModern, `{}`, stateless.Options{})
+		v = s.ask("", `{}`, era.Listen, wants)
+		c = s.all0().Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		c.Fail(bridge.ErrLost)
+		for range 3 {
+			c = s.all[0].Next()
+			time.Sleep(2 * time.Minute)
+			c.Fail(bridge.ErrLost)
+		}
+		synctest.Wait()
+		select {
+		case <-v.done:
+			same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+		default:
+			t.Error("a subscription that is not acknowledged any more goes on")
+		}
+		s.end()
 	})
 }
 
