@@ -636,6 +636,9 @@ func TestCancelAgainstParking(t *testing.T) {
 		if n := strings.Count(strings.Join(s.Got(), "\n"), "cancelled tools/call"); n != calls {
 			t.Errorf("%d of %d calls were cancelled", n, calls)
 		}
+		if st := s.s.Status(); st != (lower.Status{}) {
+			t.Errorf("left: %+v", st)
+		}
 		s.end()
 	})
 }

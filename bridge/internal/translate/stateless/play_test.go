@@ -561,6 +561,10 @@ func TestGone(t *testing.T) {
 		if s.greetings != 1 || len(s.all) != 3 {
 			t.Errorf("%d handshakes of %d connections", s.greetings, len(s.all))
 		}
+		s.all[2].rest.Gone(bridge.ErrReplaced)
+		if s.call("", "tools/call", `{"name":"x"}`); s.greetings != 2 {
+			t.Errorf("%d handshakes with another server", s.greetings-1)
+		}
 		s.end()
 
 		// So do those that come meanwhile, unless the client whose call makes the handshake leaves.

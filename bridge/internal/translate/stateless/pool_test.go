@@ -140,6 +140,23 @@ func TestSharing(t *testing.T) {
 	}
 }
 
+// A principal has eight connections for different wishes. Its older ones make room, and those of others do not.
+func TestSharingBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, made, closed := pool(t, era.Rev20251125, stateless.Options{Budget: budget(100)})
+		over(t, p, "q", `{}`, "")
+		for n := range 10 {
+			over(t, p, "p", `{}`, fmt.Sprintf(`%q:"%d"`, era.KeyLane, n))
+		}
+		if synctest.Wait(); *made != 11 || closed.Load() != 2 {
+			t.Errorf("%d connections made, and %d closed; want 11 and 2", *made, closed.Load())
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // If fewer connections are allowed than exist, unused ones make room.
 func TestLowered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
