@@ -25,12 +25,10 @@ const names = flavour.names; // of the tools that the servers name differently
 // Of a command, the arguments after -- are what counts.
 const where = [transportName, ...target.slice(transportName === 'stdio' ? 1 : 0)];
 
-/** like returns the flavour; one that is like another differs from it in its errors, and in what it replays. */
+/** like returns the flavour; one that is like another differs from it in its errors. */
 function like(f) {
   if (!f.like) return f;
-  const errors = { ...flavours[f.like].errors, ...f.errors };
-  for (const kind of f.without ?? []) delete errors[kind];
-  return { ...flavours[f.like], errors, replaysAll: f.replaysAll };
+  return { ...flavours[f.like], errors: { ...flavours[f.like].errors, ...f.errors } };
 }
 
 const isLog = (m) => m.method === 'notifications/message';
@@ -467,7 +465,6 @@ const checks = {
   },
 
   async 'two-clients'(p) {
-    if (flavour.replaysAll) return skipped; // after a lost connection the same question may come twice
     const other = await new Peer(where, 'other', everyCapability).connect();
     try {
       other.roots = [{ uri: 'file:///tmp/other', name: 'other' }];

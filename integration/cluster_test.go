@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,8 +22,6 @@ import (
 	store "github.com/mcp-bridge/bridge/internal/cluster/redis"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/porttest"
-	"github.com/mcp-bridge/bridge/internal/programtest"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 const clusterSecret = "secret of the test secret of the test"
@@ -59,15 +56,12 @@ func newFleet(t *testing.T, servers map[string]any) *fleet {
 
 // balance starts n instances behind nginx.
 func (f *fleet) balance(n int) {
-	t := f.t
-	t.Helper()
-	program := programtest.Need(t, "nginx")
+	f.t.Helper()
 	conf, err := os.ReadFile("../examples/" + cmp.Or(f.example, "cluster") + "/nginx.conf")
 	if err != nil {
-		t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	dir, port := t.TempDir(), porttest.Reserve(t)
-	swap := []string{"daemon off;", "daemon off; master_process off;", "127.0.0.1:8808", fmt.Sprint("127.0.0.1:", port), "http {", fmt.Sprintf("http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;", dir)}
+	swap := []string{"daemon off;", "daemon off; master_process off;", "127.0.0.1:8808", "%[2]s", "http {", "http { client_body_temp_path %[1]s/b; proxy_temp_path %[1]s/p; fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;"}
 	options := ""
 	if f.forgetful {
 		swap, options = append(swap, "keepalive 64;", ""), " max_fails=0"
@@ -75,36 +69,7 @@ func (f *fleet) balance(n int) {
 	for i := range n {
 		swap = append(swap, fmt.Sprint("127.0.0.1:900", i+1), strings.TrimPrefix(f.add().base, "http://")+options)
 	}
-	file := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(file, []byte(strings.NewReplacer(swap...).Replace(string(conf))), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(program, "-p", dir, "-c", file)
-	cmd.WaitDelay = left()
-	output := &tail{}
-	cmd.Stdout, cmd.Stderr = lineWriter{output}, lineWriter{output}
-	cmd.SysProcAttr = dieWithParent()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		cmd.Wait()
-		if t.Failed() {
-			t.Logf("output of nginx:\n%s", output)
-		}
-	})
-	f.base = fmt.Sprint("http://127.0.0.1:", port)
-	if _, ok := eventually(func() (int, bool) {
-		r, err := http.Get(f.base + "/readyz")
-		if err != nil {
-			return 0, false
-		}
-		r.Body.Close()
-		return r.StatusCode, r.StatusCode == http.StatusOK
-	}); !ok {
-		t.Fatalf("nginx does not serve\n%s", output)
-	}
+	f.base = startNginx(f.t, strings.NewReplacer(swap...).Replace(string(conf)))
 	for _, p := range f.instances {
 		f.sees(p, n)
 	}
@@ -340,55 +305,6 @@ func (f *fleet) only(r *http.Request) (gjson.Result, *http.Response) {
 	return all[0], res
 }
 
-// TestCluster plays sessions through three instances behind nginx, which knows nothing
-// of sessions (S-001): each request may reach another instance, and each session has one
-// server process (S-013).
-func TestCluster(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	f := newFleet(t, map[string]any{
-		"everything": kindOf(t, references[0], "stdio"), "fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}},
-		legacy: eraOf(legacy).kind(t, "stdio"), modern: eraOf(modern).kind(t, "stdio"),
-	})
-	f.server = "/everything"
-	f.balance(3)
-	f.playNewer(t, legacy, modern)
-	// (S-025): what belongs to a call that is under way comes by any instance, too.
-	for _, client := range clients {
-		for _, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
-			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
-				t.Parallel()
-				client.run(t, where, flavourOf(references[0], "stdio", ""))
-			})
-		}
-	}
-	t.Run("one id for all", func(t *testing.T) { // (S-024)
-		t.Parallel()
-		const sessions, calls = 20, 100
-		var all sync.WaitGroup
-		for n := range sessions {
-			c := mustOpenRaw(t, f.base+"/fake")
-			next := atomic.Int32{}
-			for range 5 {
-				all.Go(func() {
-					for i := next.Add(1); i <= calls; i = next.Add(1) {
-						want := fmt.Sprintf("session %d call %d", n, i)
-						r, err := c.tool(t.Context(), "sleep", map[string]any{"message": want, "ms": i % 5})
-						if err != nil {
-							t.Errorf("%s: %v", want, err)
-							return
-						}
-						if got, _ := r.text(); got != want || string(r.answer.ID) != "1" {
-							t.Errorf("%s was answered by %q with the id %s: %v", want, got, r.answer.ID, r)
-						}
-					}
-				})
-			}
-		}
-		all.Wait()
-	})
-}
-
 // TestClusterKilled kills the owner of a session amid its calls, which reach it by other
 // instances. Each call has exactly one answer (S-020); and when the lease of the owner is over, the session goes on
 // (S-030).
@@ -439,63 +355,9 @@ func TestClusterKilled(t *testing.T) {
 	}
 }
 
-// TestClusterStopped stops the owner of a session while calls for it come by the other
-// instances. Each has its answer: the session is given away between two calls, and what
-// was under way is waited for (S-070).
-func TestClusterStopped(t *testing.T) {
-	t.Parallel()
-	f := newFleet(t, map[string]any{"fake": map[string]any{"stdio": map[string]any{"command": fakeProgram(t)}}})
-	f.balance(3)
-	l := f.begin(f.instances[0].base)
-	long := make(chan string, 1)
-	go func() {
-		at := &legacyClient{base: f.instances[1].base, session: l.session}
-		_, body, err := insist(at.request(t.Context(), http.MethodPost, `{"jsonrpc":"2.0","id":"long","method":"tools/call","params":{"name":"sleep","arguments":{"message":"x","ms":2000}}}`))
-		all := answers(body, `"long"`)
-		if err != nil || len(all) != 1 || !all[0].Get("result").Exists() {
-			long <- fmt.Sprintf("%v %s", err, body)
-		}
-		close(long)
-	}()
-	f.call(l, "echo", map[string]any{"message": "first"})
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		f.instances[0].stop(t)
-	}()
-	n := 0
-	for over := false; !over; n++ {
-		select {
-		case <-stopped:
-			over = true
-		case <-time.After(50 * time.Millisecond):
-		}
-		l.base = f.instances[1+n%2].base
-		f.call(l, "echo", map[string]any{"message": fmt.Sprint(n)})
+func with(m map[string]any, more map[string]any) map[string]any {
+	for name, value := range more {
+		m[name] = value
 	}
-	if fault := <-long; fault != "" {
-		t.Errorf("the call that was under way: %s", fault)
-	}
-	t.Logf("%d calls while the owner stopped", n)
-	l.base = f.base // nginx goes on to the next instance where it cannot connect
-	for range 6 {
-		f.call(l, "echo", map[string]any{"message": "by nginx"})
-	}
-}
-
-// Commands of one client are no instances: they need no store, also where the file has a
-// cluster (S-003).
-func TestClusterCommands(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	file := configureNamed(t, map[string]any{
-		"servers": map[string]any{"everything": kindOf(t, references[0], "stdio")},
-		"cluster": map[string]any{"redis": "redis://127.0.0.1:1", "secret": strings.Repeat("secret of the test ", 3), "listen": "127.0.0.1:0", "advertise": "127.0.0.1"},
-	})
-	p := newPeer("one", true).connect(t, target{transport: "stdio", command: connectTo(t, file)}, legacy)
-	defer p.close(t)
-	same(t, "echo", p.text(t, "echo", map[string]any{"message": "m"}), "Echo: m")
-	if out, err := exec.Command(bridgeProgram(t), "tools", "-c", file, "everything").CombinedOutput(); err != nil || !strings.Contains(string(out), "echo") {
-		t.Errorf("tools: %v\n%s", err, out)
-	}
+	return m
 }

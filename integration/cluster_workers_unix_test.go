@@ -4,9 +4,6 @@ package integration
 
 import (
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -54,25 +51,9 @@ func (f *fleet) worker() *process {
 	return p
 }
 
-// busy returns the worker that a front has connections to.
-func (f *fleet) busy(front *process) *process {
-	f.t.Helper()
-	state, ok := eventually(func() (string, bool) {
-		state := f.sees(front, 1)
-		return state, len(gjson.Get(state, "cluster.workers.connections").Map()) == 1
-	})
-	if !ok {
-		f.t.Fatalf("the front has connections to other than one worker: %s", state)
-	}
-	for tag := range gjson.Get(state, "cluster.workers.connections").Map() {
-		return f.tags[tag]
-	}
-	return nil
-}
-
 // TestClusterWorkers plays clients of all transports and both eras through two fronts behind
 // nginx, before servers whose processes are at two workers: calls, progress, logs,
-// questions and cancellations come through (S-050). No front starts a process (S-054). When the worker of a session is
+// questions and cancellations come through, whichever front gets a request (S-001, S-025, S-050). No front starts a process (S-054). When the worker of a session is
 // killed, another one goes on with it (S-051).
 func TestClusterWorkers(t *testing.T) {
 	t.Parallel()
@@ -89,7 +70,7 @@ func TestClusterWorkers(t *testing.T) {
 			for _, where := range []target{{transport: "streamable", url: f.base + "/everything/mcp"}, {transport: "sse", url: f.base + "/everything/sse"}} {
 				t.Run(client.name+"/"+where.transport, func(t *testing.T) {
 					t.Parallel()
-					client.run(t, where, flavourOf(references[0], "stdio", ""))
+					client.run(t, where, flavourOf(references[0], "stdio"))
 				})
 			}
 		}
@@ -142,44 +123,5 @@ func TestClusterWorkers(t *testing.T) {
 		return a.Raw, pid != "" && pid != before
 	}); !ok {
 		t.Errorf("the session does not go on: %s", after)
-	}
-}
-
-// TestWorkersExample starts a front and a worker of the example, as it says.
-func TestWorkersExample(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	text, err := os.ReadFile("../examples/workers/bridge.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const gorun = "command: go\n      args: [run, ./examples/everything, stdio]"
-	if !strings.Contains(string(text), gorun) {
-		t.Fatalf("the example does not say %q", gorun)
-	}
-	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	built := strings.Replace(string(text), gorun, "command: "+everythingProgram(t)+"\n      args: [stdio]", 1) // go would compile for minutes where it has not yet
-	if err := os.WriteFile(file, []byte(built), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if out, err := exec.Command(bridgeProgram(t), "check", "-c", "../examples/workers/bridge.yaml").CombinedOutput(); err != nil {
-		t.Fatalf("check: %v\n%s", err, out)
-	}
-	f := newFleet(t, nil)
-	as := func(role string) *process {
-		cmd := exec.Command(bridgeProgram(t), "serve", "--listen", "127.0.0.1:0", "-c", file)
-		cmd.Env = append(os.Environ(), "ROLE="+role, "PEER_PORT=0", "REDIS_URL=redis://"+f.store.Address)
-		p := start(t, cmd)
-		f.tags[gjson.Get(f.sees(p, 1), "cluster.instance").Str] = p
-		return p
-	}
-	front, worker := as("front"), as("worker")
-	f.sees(front, 2)
-	l := f.begin(front.base)
-	if got := f.call(l, "echo", map[string]any{"message": "hello"}); !strings.Contains(got, "hello") {
-		t.Errorf("echo = %q", got)
-	}
-	if f.busy(front) != worker {
-		t.Error("the process is not at the worker")
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // modern is the revision without a handshake.
@@ -67,11 +65,9 @@ type eraCell struct {
 	By        string   `json:"by"`       // the SDK of the server
 	Upstream  string   `json:"upstream"` // the transport of the server
 	Script    string   `json:"script"`   // script.mjs unless it is said
-	Direct    bool     `json:"direct"`   // no bridge is in between
 	Transport string   `json:"transport"`
 	URL       string   `json:"url,omitempty"`
 	Command   []string `json:"command,omitempty"`
-	Control   string   `json:"control,omitempty"` // the address of the test, for deaths.mjs
 }
 
 func (e eraCell) String() string { return fmt.Sprintf("%s/%s/%s", e.Client, e.Transport, e.SDK) }
@@ -174,43 +170,9 @@ func cellsOf(i, j int, server eraServer, upstream string) (cells []eraCell) {
 	return cells
 }
 
-// partnerOf is the client whose turn it is with a server, by their places in revisions. Clients and servers of two
-// eras meet in TestModernClientLegacyServer and TestLegacyClientModernServer.
-func partnerOf(server int) (client int) {
-	if old := len(revisions) - 1; server < old {
-		return (server + 1) % old
-	}
-	return server
-}
-
-// TestErasDirect plays the same script without a bridge, where client and
-// server speak the same revision: what fails here is the fault of the script,
-// of a client or of a server.
-func TestErasDirect(t *testing.T) {
-	t.Parallel()
-	scaletest.Large(t)
-	for _, server := range eraServers() {
-		for _, transport := range transportsOf(server.revision) {
-			t.Run(fmt.Sprintf("%s-%s/%s", server.revision, server.sdk, transport), func(t *testing.T) {
-				t.Parallel()
-				cell := eraCell{
-					Client: server.revision, Server: server.revision, By: server.sdk,
-					Upstream: transport, Direct: true, Transport: transport,
-				}
-				if transport == "stdio" {
-					cell.Command = server.command(t, server.revision, "stdio")
-				} else {
-					cell.URL = server.start(t, transport)
-				}
-				var cells []eraCell
-				for _, cell.SDK = range clientSDKs(server.revision) {
-					cells = append(cells, cell)
-				}
-				playCells(t, cells, &outcomes{of: map[outcome]string{}})
-			})
-		}
-	}
-}
+// partnerOf is the client whose turn it is with a server, by their places in revisions: the next revision, and of the newest
+// one the oldest, so that both eras meet on both sides.
+func partnerOf(server int) (client int) { return (server + 1) % len(revisions) }
 
 // start starts a server on HTTP and returns its address.
 func (e eraServer) start(t *testing.T, transport string) string {

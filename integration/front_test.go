@@ -6,16 +6,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/url"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-	"golang.org/x/oauth2"
 
 	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
@@ -82,109 +77,8 @@ func post(t *testing.T, address string, body any) map[string]any {
 	return got
 }
 
-// TestFrontGo has the client of the Go SDK register at the bridge, sign its user in, who has
-// to agree first, and make calls. Then its token is renewed.
-func TestFrontGo(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	p := fronted(t, idp(t), map[string]any{"all": "mcp:use", "tools": map[string]any{"echo": "files:write"}})
-	for _, who := range []string{"eng-ann", "guest"} {
-		t.Run(who, func(t *testing.T) {
-			user := newBrowser(who)
-			h := goSignIn(t, user.open, "authorization_code", "refresh_token")
-			client := mcp.NewClient(&mcp.Implementation{Name: "front", Version: "1"}, nil)
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.base + "/files/mcp", OAuthHandler: h}, nil)
-			if who == "guest" {
-				if err == nil {
-					t.Fatal("a guest is let in")
-				}
-				if user.agreed == 0 {
-					t.Errorf("the guest was not asked: %v", err)
-				}
-				return
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer s.Close()
-			a, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
-			if err != nil || len(a.Content) == 0 || !strings.Contains(a.Content[0].(*mcp.TextContent).Text, "hello") {
-				t.Fatalf("echo: %+v, %v", a, err)
-			}
-			if user.agreed != 2 {
-				t.Errorf("the user was asked %d times, want another for the scope", user.agreed)
-			}
-			source, err := h.TokenSource(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
-			before, err := source.Token()
-			if err != nil || before.RefreshToken == "" {
-				t.Fatalf("no refresh token: %v", err)
-			}
-			renewed(t, p, user, before)
-		})
-	}
-}
-
-// renewed has a token renewed as a client of its own does, and makes a request with it.
-func renewed(t *testing.T, p *process, user *browser, had *oauth2.Token) {
-	t.Helper()
-	registration := post(t, p.base+"/register", map[string]any{"client_name": "another", "redirect_uris": []string{redirect}})
-	id, _ := registration["client_id"].(string)
-	token := func(form url.Values) (status int, answer map[string]any) {
-		a, err := http.PostForm(p.base+"/token", form)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Body.Close()
-		if err := json.NewDecoder(a.Body).Decode(&answer); err != nil {
-			t.Fatal(err)
-		}
-		return a.StatusCode, answer
-	}
-	if status, answer := token(url.Values{"grant_type": {"refresh_token"}, "client_id": {id}, "refresh_token": {had.RefreshToken}}); status != 400 || answer["error"] != "invalid_grant" {
-		t.Errorf("the token of another client is renewed: %d %v", status, answer)
-	}
-	config := oauth2.Config{ClientID: id, RedirectURL: redirect, Endpoint: oauth2.Endpoint{AuthURL: p.base + "/authorize", TokenURL: p.base + "/token", AuthStyle: oauth2.AuthStyleInParams}}
-	verifier := oauth2.GenerateVerifier()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended, err := user.open(ctx, config.AuthCodeURL("a state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("resource", p.base+"/files/mcp")))
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := config.Exchange(ctx, ended.Query().Get("code"), oauth2.VerifierOption(verifier))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for n := range 3 { // the provider's is another one each time, too
-		status, answer := token(url.Values{"grant_type": {"refresh_token"}, "client_id": {id}, "refresh_token": {first.RefreshToken}, "resource": {p.base + "/files/mcp"}})
-		if status != 200 {
-			t.Fatalf("renewal %d: %d %v", n, status, answer)
-		}
-		first.AccessToken, _ = answer["access_token"].(string)
-		first.RefreshToken, _ = answer["refresh_token"].(string)
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.base+"/whoami?for=/files/mcp", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+first.AccessToken)
-	a, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer a.Body.Close()
-	if text, _ := io.ReadAll(a.Body); a.StatusCode != 200 || !bytes.Contains(text, []byte("#eng-ann")) {
-		t.Errorf("whoami with the renewed token: %s %s", a.Status, text)
-	}
-}
-
-// TestFrontTypeScript is the same by the client of the TypeScript SDK, without the second
-// scope: with a refresh token, it would renew its token rather than ask its user
+// TestFrontTypeScript has the client of the TypeScript SDK register at the bridge, sign its user in, who has to agree first,
+// and make calls. It asks for no second scope: with a refresh token, it would renew its token rather than ask its user
 // (modelcontextprotocol/typescript-sdk#2255).
 func TestFrontTypeScript(t *testing.T) {
 	t.Parallel()

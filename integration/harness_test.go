@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"sync"
@@ -76,7 +78,6 @@ var (
 	behindProgram            = builder("./integration/behind", scaletest.Raced)
 	eraServerProgram         = builder("./integration/eraserver", scaletest.Raced)
 	eraClientProgram         = builder("./integration/eraclient", scaletest.Raced)
-	badServersProgram        = builder("./integration/badservers", false)
 	fakeProgram              = builder("./integration/fakeserver", false) // hundreds are started: the race detector would cost a second each
 )
 
@@ -306,4 +307,44 @@ func runNode(t *testing.T, args ...string) []byte {
 		t.Logf("%s wrote to stderr:\n%s", filepath.Base(args[0]), diagnostics.Bytes())
 	}
 	return out.Bytes()
+}
+
+// legacy is the newest revision with a handshake.
+const legacy = "2025-11-25"
+
+// A target is where a client connects to: an address of a bridge, or the command of one on stdio.
+type target struct {
+	transport string // streamable, sse or stdio
+	url       string
+	command   []string
+}
+
+// brief is v as JSON for a message to a person.
+func brief(v any) string {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	if len(text) > 300 {
+		return string(text[:300]) + "…"
+	}
+	return string(text)
+}
+
+// same compares what went through JSON with what is written in the test.
+func same(t *testing.T, what string, got, want any) {
+	t.Helper()
+	if g, w := roundTrip(got), roundTrip(want); !reflect.DeepEqual(g, w) {
+		t.Errorf("%s = %s, want %s", what, brief(got), brief(want))
+	}
+}
+
+func roundTrip(v any) any {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	var back any
+	json.Unmarshal(text, &back)
+	return back
 }

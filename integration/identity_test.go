@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
-	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
 
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -144,60 +143,9 @@ func goSignIn(t *testing.T, open func(context.Context, string) (*url.URL, error)
 	return h
 }
 
-// TestIdentityGo has the client of the Go SDK sign in at an identity provider that others
-// have made, and use the bridge with its tokens: with JSON Web Tokens and with opaque ones.
-// A tool needs one scope more, for which it asks its user again.
-func TestIdentityGo(t *testing.T) {
-	scaletest.Large(t)
-	t.Parallel()
-	issuer := idp(t)
-	p := identified(t, issuer)
-	for _, name := range []string{"files", "opaque"} {
-		for _, who := range []string{"eng-ann", "guest"} {
-			t.Run(name+" "+who, func(t *testing.T) {
-				user, opened := newBrowser(who), 0
-				h := goSignIn(t, func(ctx context.Context, address string) (*url.URL, error) {
-					opened++
-					return user.open(ctx, address)
-				}, "authorization_code")
-				client := mcp.NewClient(&mcp.Implementation{Name: "identity", Version: "1"}, nil)
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				s, err := client.Connect(ctx, &mcp.StreamableClientTransport{Endpoint: p.base + "/" + name + "/mcp", OAuthHandler: h}, nil)
-				if who == "guest" {
-					if err == nil || !strings.Contains(err.Error(), "Forbidden") && !strings.Contains(err.Error(), "403") && !strings.Contains(err.Error(), "no access rule") {
-						t.Fatalf("a guest is let in: %v", err)
-					}
-					return
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer s.Close()
-				if opened != 1 {
-					t.Errorf("a browser was opened %d times", opened)
-				}
-				var names []string
-				for tool, err := range s.Tools(ctx, nil) {
-					if err != nil {
-						t.Fatal(err)
-					}
-					names = append(names, tool.Name)
-				}
-				includes(t, "the tools", names, "echo")
-				a, err := s.CallTool(ctx, &mcp.CallToolParams{Name: "echo", Arguments: map[string]any{"message": "hello"}})
-				if err != nil || len(a.Content) == 0 || !strings.Contains(a.Content[0].(*mcp.TextContent).Text, "hello") {
-					t.Fatalf("echo: %+v, %v", a, err)
-				}
-				if opened != 2 {
-					t.Errorf("a browser was opened %d times, want another for the scope", opened)
-				}
-			})
-		}
-	}
-}
-
-// TestIdentityTypeScript is the same by the client of the TypeScript SDK.
+// TestIdentityTypeScript has the client of the TypeScript SDK sign in at an identity provider that others have made, and use
+// the bridge with its tokens: with JSON Web Tokens and with opaque ones. A tool needs one scope more, for which it asks its
+// user again.
 func TestIdentityTypeScript(t *testing.T) {
 	scaletest.Large(t)
 	t.Parallel()

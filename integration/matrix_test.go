@@ -12,7 +12,6 @@ import (
 
 	"github.com/mcp-bridge/bridge/internal/porttest"
 	"github.com/mcp-bridge/bridge/internal/programtest"
-	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
 // A reference is one of the two reference servers.
@@ -64,7 +63,7 @@ func TestMatrix(t *testing.T) {
 				file := configure(t, kind)
 				p := serveFile(t, file)
 				t.Run("via", func(t *testing.T) { // returns when all have finished
-					playAll(t, p.base, connectTo(t, file), flavourOf(server, upstream, ""), (j+1)%len(transports))
+					playAll(t, p.base, connectTo(t, file), flavourOf(server, upstream), (j+1)%len(transports))
 				})
 				if upstream == "stdio" {
 					p.childless(t)
@@ -84,17 +83,11 @@ func TestMatrix(t *testing.T) {
 	})
 }
 
-// flavourOf returns what to expect of a server on a transport. That of the Go
-// SDK answers a method that it does not know with status 400 over HTTP, which
-// says nothing more to a bridge, and ends an SDK client's connection. That of npm
-// sends a client that resumes one stream what all others have carried since: what
-// such a client is asked cannot be counted.
-func flavourOf(server reference, transport, direct string) string {
+// flavourOf returns what to expect of a server on a transport. That of the Go SDK answers a method that it does not know with
+// status 400 over HTTP, which says nothing more to a bridge.
+func flavourOf(server reference, transport string) string {
 	if server.name == "go" && transport != "stdio" {
-		return "go-http" + direct
-	}
-	if server.name == "npm" && transport == "streamable" && direct != "" {
-		return "npm-streamable-direct"
+		return "go-http"
 	}
 	return server.name
 }
@@ -115,29 +108,6 @@ func playAll(t *testing.T, base string, command []string, flavour string, one in
 			t.Run(client.name+"/"+where.transport, func(t *testing.T) {
 				t.Parallel()
 				client.run(t, where, flavour)
-			})
-		}
-	}
-}
-
-// TestDirect plays the same script without a bridge: what fails here is the
-// fault of the script, of a client or of a server.
-func TestDirect(t *testing.T) {
-	t.Parallel()
-	scaletest.Large(t)
-	for _, server := range references {
-		for _, transport := range transports {
-			t.Run(server.name+"/"+transport, func(t *testing.T) {
-				t.Parallel()
-				where := target{transport: transport, direct: true}
-				if transport == "stdio" {
-					where.command = server.command(t, "stdio")
-				} else {
-					where.url = startReference(t, server, transport)
-				}
-				for _, client := range clients {
-					t.Run(client.name, func(t *testing.T) { client.run(t, where, flavourOf(server, transport, "-direct")) })
-				}
 			})
 		}
 	}
@@ -217,22 +187,36 @@ func connectTo(t *testing.T, file string) []string {
 // buffering, in front of the bridge.
 func TestNginx(t *testing.T) {
 	t.Parallel()
-	program := programtest.Need(t, "nginx")
 	p := serveFile(t, configure(t, kindOf(t, references[0], "streamable")))
-	dir, port := t.TempDir(), porttest.Reserve(t)
-	file := filepath.Join(dir, "nginx.conf")
-	text := fmt.Sprintf(`
+	base := startNginx(t, `
 daemon off; master_process off; pid %[1]s/pid; error_log stderr warn;
 events {}
 http {
 	access_log off; client_max_body_size 20m; client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
 	fastcgi_temp_path %[1]s/f; uwsgi_temp_path %[1]s/u; scgi_temp_path %[1]s/s;
 	server {
-		listen 127.0.0.1:%[2]d;
-		location / { proxy_pass %[3]s; proxy_http_version 1.1; proxy_set_header Connection ""; }
+		listen %[2]s;
+		location / { proxy_pass `+p.base+`; proxy_http_version 1.1; proxy_set_header Connection ""; }
 	}
-}`, dir, port, p.base)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+}`)
+	for _, client := range clients {
+		for j, where := range []target{{transport: "streamable", url: base + "/mcp"}, {transport: "sse", url: base + "/sse"}} {
+			if !whole && j != 1 {
+				continue
+			}
+			t.Run(client.name+"/"+where.transport, func(t *testing.T) { client.run(t, where, flavourOf(references[0], "streamable")) })
+		}
+	}
+}
+
+// startNginx starts nginx and returns its address. The configuration has %[1]s for a folder of its own, and %[2]s for the
+// address where it listens.
+func startNginx(t *testing.T, conf string) (base string) {
+	t.Helper()
+	program := programtest.Need(t, "nginx")
+	dir, address := t.TempDir(), porttest.Address(t)
+	file := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(file, []byte(fmt.Sprintf(conf, dir, address)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(program, "-p", dir, "-c", file)
@@ -250,9 +234,9 @@ http {
 			t.Logf("output of nginx:\n%s", output)
 		}
 	})
-	base := fmt.Sprint("http://127.0.0.1:", port)
+	base = "http://" + address
 	if _, ok := eventually(func() (int, bool) {
-		r, err := http.Get(base + "/healthz")
+		r, err := http.Get(base + "/readyz")
 		if err != nil {
 			return 0, false
 		}
@@ -261,14 +245,7 @@ http {
 	}); !ok {
 		t.Fatalf("nginx does not serve\n%s", output)
 	}
-	for _, client := range clients {
-		for j, where := range []target{{transport: "streamable", url: base + "/mcp"}, {transport: "sse", url: base + "/sse"}} {
-			if !whole && j != 1 {
-				continue
-			}
-			t.Run(client.name+"/"+where.transport, func(t *testing.T) { client.run(t, where, flavourOf(references[0], "streamable", "")) })
-		}
-	}
+	return base
 }
 
 // runTypeScript runs client.mjs and makes a subtest of each check it reports.

@@ -190,18 +190,3 @@ func descriptors(pid int) int {
 	}
 	return len(entries)
 }
-
-// peakMemory is the most that a process has had in memory, in bytes.
-func peakMemory(pid int) int {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return -1
-	}
-	_, after, _ := strings.Cut(string(text), "VmHWM:")
-	line, _, _ := strings.Cut(after, "kB")
-	kilobytes, err := strconv.Atoi(strings.TrimSpace(line))
-	if err != nil {
-		return -1
-	}
-	return kilobytes << 10
-}

@@ -18,5 +18,3 @@ func (*family) ever() []string { return nil }
 func (*family) left() []string { return nil }
 
 func descriptors(int) int { return -1 }
-
-func peakMemory(int) int { return -1 }

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync"
 	"testing"
 
@@ -226,4 +228,22 @@ func modelAPI(t *testing.T, mux *http.ServeMux) {
 		}
 		_, _ = io.WriteString(w, "data: [DONE]\n\n")
 	})
+}
+
+// at serves a handler on an address of its own, or on the one given.
+func at(t *testing.T, address string, h http.Handler) *httptest.Server {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewUnstartedServer(h)
+	s.Listener.Close()
+	s.Listener = l
+	s.Start()
+	t.Cleanup(func() {
+		s.CloseClientConnections()
+		s.Close()
+	})
+	return s
 }

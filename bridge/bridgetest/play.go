@@ -234,3 +234,6 @@ func Question(t testing.TB, method, params string) *jsonrpc.Message {
 	t.Helper()
 	return Parse(t, `{"jsonrpc":"2.0","id":"q","method":"`+method+`","params":`+params+`}`)
 }
+
+// Calls returns the channel of the calls that Serve did not answer, for a test that plays a server in a goroutine.
+func (u *Upstream) Calls() <-chan *Call { return u.calls }

@@ -146,6 +146,67 @@ func TestConnNumbers(t *testing.T) {
 	})
 }
 
+// A modern server ends a subscription by a result or by taking it back, in any order (B10). It takes back nothing else. Log
+// messages go to the only call that asks for them (B12, R-153).
+func TestConnModern(t *testing.T) {
+	const taken, done = `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, `{"jsonrpc":"2.0","id":1,"result":{"resultType":"complete"}}`
+	for _, ends := range [][]string{{taken}, {taken, done}, {done, taken}} {
+		synctest.Test(t, func(t *testing.T) {
+			w, back, quiet := &wireOf{}, &asker{}, &asker{}
+			c := New("fake", w, &asker{}, Timeouts{})
+			c.modern = true
+			ctx, cancel := context.WithCancel(t.Context())
+			listens := ask(t, c, ctx, back, `{"jsonrpc":"2.0","id":"s","method":"subscriptions/listen","params":{}}`)
+			call := ask(t, c, ctx, quiet, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"x"}}`)
+			for _, id := range []string{"0", "2", "3", `"x1"`} {
+				deliver(t, c, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":`+id+`}}`)
+			}
+			if len(listens)+len(call) > 0 {
+				t.Error("ended too early")
+			}
+			const log = `{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"error","data":1}}`
+			deliver(t, c, log)
+			loud := []*asker{{}, {}}
+			ask(t, c, ctx, loud[0], `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"error"}}}`)
+			deliver(t, c, log)
+			bridgetest.Contains(t, loud[0].take(), `"data":1`)
+			ask(t, c, ctx, loud[1], `{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/logLevel":"error"}}}`)
+			deliver(t, c, log) // whose it is, nobody knows
+			if got := quiet.take() + back.take() + loud[0].take() + loud[1].take(); got != "" {
+				t.Errorf("a client got %s", got)
+			}
+			for _, line := range ends {
+				deliver(t, c, line)
+			}
+			if len(listens) != 1 || len(call) != 0 {
+				t.Fatalf("the subscription is over: %t, the call: %t", len(listens) == 1, len(call) == 1)
+			}
+			bridgetest.Contains(t, (<-listens).answer, `"result":{"resultType":"complete"}`)
+			cancel()
+			synctest.Wait()
+		})
+	}
+}
+
+// An answer that is nested too deep fails its call, wherever its id stands; what else is nested so deep is nobody's answer.
+func TestTooDeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		deep := strings.Repeat(`{"a":`, 100_000)
+		c := New("fake", &wireOf{}, &asker{}, Timeouts{})
+		call := ask(t, c, t.Context(), &asker{}, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{}}`)
+		invalid := func(text string) {
+			_, err := jsonrpc.Parse([]byte(text))
+			c.Invalid([]byte(text), err)
+		}
+		invalid(`{"jsonrpc":"2.0","method":"notifications/x","params":` + deep)
+		if time.Sleep(time.Minute); len(call) > 0 {
+			t.Fatal("the call is over")
+		}
+		invalid(`{"jsonrpc":"2.0","result":` + deep + `1` + strings.Repeat("}", 100_000) + `,"id":1}`)
+		bridgetest.Contains(t, fmt.Sprint(<-call), "its answer is nested too deep at byte", "1000 nested arrays and objects")
+	})
+}
+
 // R-158, I-212: idle limit and maximum, each alone and together.
 func TestConnTimeouts(t *testing.T) {
 	const minute = time.Minute

@@ -2,11 +2,16 @@ package filter_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/filter"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
@@ -84,6 +89,101 @@ func ask(t *testing.T, up bridge.Upstream, principal, method, params string) (st
 	a, err := up.Call(t.Context(), &bridge.Request{Message: m, From: &bridge.Caller{Principal: principal}, Back: bridge.Nobody{}})
 	return bridgetest.Text(a), err
 }
+
+// Clients see and use what the filters let through, under the names that they give, and nothing else.
+func TestFilter(t *testing.T) {
+	lists := map[string]string{
+		"tools/list":               `{"tools":[{"name":"get_a","description":"old","annotations":{"readOnlyHint":true,"x":1},"inputSchema":{}},{"name":"get_secret"},{"inputSchema":{},"name":"set_b"},{"name":"get_c"},{"name":"gone"}],"nextCursor":"n","_meta":{"k":1}}`,
+		"prompts/list":             `{"prompts":[{"name":"p1"},{"name":"p2"}]}`,
+		"resources/list":           `{"resources":[{"uri":"a:1","name":"x"},{"uri":"b:1","name":"y"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"},{"uriTemplate":"b:{x}","name":"y"}]}`,
+	}
+	all := filter.Lists{
+		Tools: filter.Rules{Allow: []string{"get_*", "set_b"}, Deny: []string{"*secret*"}, Rename: map[string]string{"get_a": "fetch", "set_b": "get_c"},
+			Override: map[string]filter.Override{"get_a": {Title: ptr("T"), Description: ptr(`new "d"`), Annotations: map[string]json.RawMessage{"x": json.RawMessage("null"), "destructiveHint": json.RawMessage("false")}}}},
+		Prompts:   filter.Rules{Deny: []string{"p2"}, Rename: map[string]string{"p1": "q1"}},
+		Resources: filter.Rules{Allow: []string{"a:*"}, Rename: map[string]string{"a:1": "first"}},
+	}
+	if a := all.Tools.Annotations(); len(a) != 1 || len(a["get_a"]) != 2 || all.Tools.Arguments() != nil {
+		t.Errorf("the annotations are %s, the arguments %v", a, all.Tools.Arguments())
+	}
+	f := filter.New("one", all, nil)
+	up := bridgetest.NewUpstream(era.LatestLegacy, "{}")
+	up.Serve = func(r *bridge.Request) *jsonrpc.Message {
+		if l, ok := lists[r.Method]; ok {
+			return bridgetest.Result(t, l)
+		}
+		if r.Method == era.Listen {
+			r.Back.Notify(bridgetest.Notification(t, "notifications/resources/updated", `{"uri":"b:1"}`))
+			r.Back.Notify(bridgetest.Notification(t, "notifications/resources/updated", `{"uri":"a:1"}`))
+		}
+		return bridgetest.Result(t, `{"params":`+string(r.Whole())+`}`)
+	}
+	for method, want := range map[string]string{
+		"tools/list":               `{"tools":[{"title":"T","name":"fetch","description":"new \"d\"","annotations":{"readOnlyHint":true,"destructiveHint":false},"inputSchema":{}},{"inputSchema":{},"name":"get_c"}],"nextCursor":"n","_meta":{"k":1}}`,
+		"prompts/list":             `{"prompts":[{"name":"q1"}]}`,
+		"resources/list":           `{"resources":[{"uri":"a:1","name":"first"}]}`,
+		"resources/templates/list": `{"resourceTemplates":[{"uriTemplate":"a:{x}","name":"x"}]}`,
+	} {
+		if got, _ := ask(t, f.Wrap(up), "", method, `{}`); gjson.Get(got, "result").Raw != want {
+			t.Errorf("%s:\n got %s\nwant %s", method, got, want)
+		}
+	}
+	for _, test := range []struct{ method, params, want string }{
+		{"tools/call", `{"name":"fetch"}`, `{"name":"get_a"}`},
+		{"tools/call", `{"name":"get_c","arguments":{"x":1.0}}`, `{"name":"set_b","arguments":{"x":1.0}}`},
+		{"tools/call", `{"name":"get_new"}`, `{"name":"get_new"}`},
+		{"tools/call", `{"name":"get_a"}`, "Unknown tool: get_a"},
+		{"tools/call", `{"name":"get_secret"}`, "Unknown tool: get_secret"},
+		{"tools/call", `{"name":"set_b"}`, "Unknown tool: set_b"},
+		{"tools/call", `{"name":"gone"}`, "Unknown tool: gone"},
+		{"tools/call", `{"name":"get_c","Name":"get_secret"}`, "in case only"},
+		{"prompts/get", `{"name":"q1"}`, `{"name":"p1"}`},
+		{"prompts/get", `{"name":"p1"}`, "Unknown prompt: p1"},
+		{"prompts/get", `{"name":"p2"}`, "Unknown prompt: p2"},
+		{"resources/read", `{"uri":"a:9"}`, `{"uri":"a:9"}`},
+		{"resources/read", `{"uri":"b:1"}`, `"code":-32002`},
+		{"resources/read", `{"uri":"a:1","URI":"b:1"}`, "in case only"},
+		{"resources/read", `{"uri":"a:/x/../1"}`, `{"uri":"a:/x/../1"}`},
+		{"resources/subscribe", `{"uri":"b:1"}`, `"code":-32002`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2","uri":"a:{x}"}}`, "either name, for a prompt, or uri"},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}","URI":"b:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"}}`, `{"ref":{"name":"p1","type":"ref/prompt"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1","name":"p2"}}`, "Unknown prompt: p2"},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"q1"},"ref":{"name":"p2"}}`, "Unknown prompt: p2"},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}"}}`, `"code":-32002`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","Name":"p2","uri":"a:{x}"}}`, `{"ref":{"type":"ref/prompt","uri":"a:{x}"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"b:{x}","uri":"a:{x}"}}`, `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/prompt","name":"p2"},"Ref":{"uri":"a:{x}"}}`, "Unknown prompt: p2"},
+		{"completion/complete", `{"Ref":{"type":"ref/prompt","name":"p2"},"ref":{"name":"q1"}}`, `{"ref":{"name":"p1"}}`},
+		{"completion/complete", `{"ref":{"type":"ref/resource","uri":"a:{x}"}}`, `"result"`},
+		{"tools/call", `{"name":["get_a"]}`, `"error"`}, // there are servers that make a text of it
+		{"tools/call", `{"name":""}`, `"error"`},
+		{"tools/call", `{}`, `"error"`},
+		{"prompts/get", `{"name":["p1"]}`, `"error"`},
+		{"resources/read", `{"uri":["a:1"]}`, `"error"`},
+		{era.Listen, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["b:1","a:1"]}}`, `{"notifications":{"toolsListChanged":true,"resourceSubscriptions":["a:1"]}}`},
+		{era.Listen, `{"notifications":7}`, "-32602"},
+	} {
+		var client bridgetest.Client
+		got := ""
+		m, err := f.Wrap(up).Call(t.Context(), bridgetest.Request(t, bridgetest.Caller(era.LatestLegacy, "", "{}"), f.Client(&client), test.method, test.params))
+		if got = bridgetest.Text(m); err != nil {
+			t.Error(err)
+		}
+		if !strings.HasPrefix(test.want, "{") {
+			bridgetest.Contains(t, got, test.want)
+		} else if p := gjson.Get(got, "result.params").Raw; p != test.want {
+			t.Errorf("%s %s: the server got %s: %s", test.method, test.params, p, got)
+		}
+		if told := strings.Join(client.Got(), ""); strings.Contains(told, "b:1") || (test.method == era.Listen && strings.HasPrefix(test.want, "{")) != strings.Contains(told, "a:1") {
+			t.Errorf("%s %s: the client was told %q", test.method, test.params, told)
+		}
+	}
+}
+
+func ptr(s string) *string { return &s }
 
 // Each call is judged by the grant of who makes it, also where several principals
 // use one Upstream.

@@ -19,7 +19,7 @@ import (
 func TestTasksFlood(t *testing.T) {
 	o := NewTasks("s", nil, nil)
 	for i := range 3 {
-		o.remember("quiet", fmt.Sprint(i))
+		o.store(t.Context(), "quiet", fmt.Sprint(i))
 	}
 	for i := range 2 * maxTasks {
 		o.remember("loud", fmt.Sprint(i))
@@ -87,7 +87,7 @@ func (tasked) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, erro
 	case "tasks/list":
 		return jsonrpc.NewResult(nil, []byte(`{"tasks":[{"taskId":"1"},{"taskId":"2"},{"taskId":"3"}]}`)), nil
 	}
-	return jsonrpc.NewResult(nil, []byte(`{"status":"working"}`)), nil
+	return jsonrpc.NewResult(nil, []byte(`{"status":"working","got":`+string(r.Whole())+`}`)), nil
 }
 
 // A task is its principal's at each instance, and nobody else's at any (S-042).
@@ -113,6 +113,11 @@ func TestTasksShared(t *testing.T) {
 		{"bob", "tasks/get", `{"taskId":"3"}`, "working"},
 		{"bob", "tasks/result", `{"taskId":"1"}`, "there is no such task"},
 		{"bob", "tasks/get", `{"taskId":1}`, "there is no such task"},
+		{"bob", "tasks/cancel", `{"taskId":"2"}`, "there is no such task"},
+		{"alice", "tasks/get", `{}`, "-32602"},
+		{"alice", "tasks/get", `{"taskId":"1","taskId":"3"}`, "-32602"},
+		{"alice", "tasks/get", `{"TaskId":"3"}`, "-32602"},
+		{"alice", "tasks/get", `{"TaskId":"3","taskId":"1"}`, `"got":{"taskId":"1"}`},
 		{"alice", "tasks/list", `{}`, `"tasks":[{"taskId":"1"},{"taskId":"2"}]`},
 		{"bob", "tasks/list", `{}`, `"tasks":[{"taskId":"3"}]`},
 		{"carol", "tasks/list", `{}`, `"tasks":[]`},

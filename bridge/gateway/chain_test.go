@@ -166,9 +166,9 @@ func chainsOf(t *testing.T, share Share, modern bool, server string) (saw []stri
 			Watch: func(report.Report) {}, Calls: calls.New(), Log: slog.New(slog.DiscardHandler),
 		})
 		defer g.Close(context.Background())
-		s, no, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":"init","method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "id", Principal: "p"})
+		s, no, err := join(t, g, SessionOptions{Server: server, ID: "id", Principal: "p"})
 		if err != nil {
-			t.Fatalf("%s, %v", bridgetest.Text(no), err)
+			t.Fatalf("%s, %v", no, err)
 		}
 		tool := "y"
 		if server == "" {

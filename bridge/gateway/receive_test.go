@@ -7,8 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/limits"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/bridge/replay"
 )
 
 // A client may be asked what it has declared (R-019), and gets the question
@@ -19,18 +24,10 @@ func TestRefusal(t *testing.T) {
 		code                 string // of the refusal, empty when it is asked
 	}{
 		{`{}`, "sampling/createMessage", `{}`, "-32601"},
-		{`{}`, "roots/list", `{}`, "-32601"},
-		{`{}`, "elicitation/create", `{}`, "-32601"},
 		{`{}`, "vendor/ask", `{}`, ""},
 		{`{"sampling":{}}`, "sampling/createMessage", `{}`, ""},
 		{`{"elicitation":{}}`, "elicitation/create", `{}`, ""},
-		{`{"elicitation":{}}`, "elicitation/create", `{"mode":"form"}`, ""},
-		{`{"elicitation":{}}`, "elicitation/create", `{"mode":"url"}`, "-32602"},
-		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{"mode":"url"}`, ""},
 		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{"mode":"form"}`, "-32602"},
-		{`{"elicitation":{"url":{}}}`, "elicitation/create", `{}`, "-32602"},
-		{`{"elicitation":{"url":{},"form":{}}}`, "elicitation/create", `{}`, ""},
-		{`{"elicitation":{"form":{}}}`, "elicitation/create", `{"mode":"voice"}`, "-32602"},
 	} {
 		f := &fake{}
 		run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
@@ -274,4 +271,151 @@ func TestQuestionsWithoutRoom(t *testing.T) {
 			t.Errorf("%d questions reached the client, want 2", len(got))
 		}
 	})
+}
+
+// asker is a modern server that asks for roots before it answers a call of a tool. The answer has the tool, the
+// requestState and the root.
+func asker() *modernFake {
+	s := modernShop("asker", nil)
+	serve := s.serve
+	s.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method != "tools/call" {
+			return serve(f, m)
+		}
+		p := gjson.ParseBytes(m.Params)
+		if root := p.Get("inputResponses.r.roots.0.uri"); root.Exists() {
+			f.answer(m, fmt.Sprintf(`{"resultType":"complete","content":[{"type":"text","text":%q}]}`, strings.Join([]string{m.Name(), p.Get("requestState").Str, root.Str}, " ")))
+		} else {
+			f.answer(m, fmt.Sprintf(`{"resultType":"input_required","inputRequests":{"r":{"method":"roots/list"}},"requestState":%q}`, "state of "+m.Name()))
+		}
+		return true
+	}
+	return s
+}
+
+// Calls that ask at the same time keep their questions, each on its own stream, and their answers apart, also over a
+// connection that everybody shares (R-132, R-135). A ping meanwhile is answered (R-154).
+func TestQuestionsApart(t *testing.T) {
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
+		run(t, ServerOptions{Adapter: asker(), ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
+			var all []*sitting
+			var calls []*pendingCall
+			for i := range 4 {
+				if i%2 == 0 {
+					s, _ := begin(t, g, "")
+					all = append(all, s)
+				}
+				calls = append(calls, start(t, all[i/2], fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"t%d"}}`, i, i)))
+			}
+			for i, p := range calls {
+				s := all[i/2]
+				if got := do(t, s, "9", "ping", `{}`); got != `{"jsonrpc":"2.0","id":9,"result":{}}` {
+					t.Errorf("%s: ping = %s", share, got)
+				}
+				asked := p.back.take()
+				if len(asked) != 1 {
+					t.Fatalf("%s: call %d was asked %q", share, i, asked)
+				}
+				if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":"file:///%d"}]}}`, gjson.Get(asked[0], "id").Raw, i))); err != nil {
+					t.Error(err)
+				}
+				if want := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"t%d state of t%d file:///%d"}]}}`, i, i, i, i); !p.over() || p.answer != want {
+					t.Errorf("%s: got %s, want %s", share, p.answer, want)
+				}
+			}
+		})
+	}
+}
+
+// A stream that breaks takes no call back (R-157): the question goes to another stream of the session, and the call goes
+// on.
+func TestQuestionAfterBreak(t *testing.T) {
+	f := asker()
+	serve := f.serve
+	var let chan struct{}
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Method == "tools/call" {
+			<-let
+		}
+		return serve(f, m)
+	}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		let = make(chan struct{}) // in the bubble
+		s, st := begin(t, g, "")
+		call := start(t, s, `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"t"}}`)
+		if call.over() {
+			t.Fatal(call.answer)
+		}
+		call.back.close()
+		close(let)
+		asked := st.take()
+		if len(asked) != 1 {
+			t.Fatalf("the other stream has %q", asked)
+		}
+		if err := s.Answer(bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":"file:///a"}]}}`, gjson.Get(asked[0], "id").Raw))); err != nil {
+			t.Error(err)
+		}
+		if !call.over() || !strings.Contains(call.answer, "t state of t file:///a") {
+			t.Errorf("the call ended with %q", call.answer)
+		}
+	})
+}
+
+// What a server says on a shared lane takes nobody's room in particular, and on
+// another its principal's.
+func TestRoomOfLane(t *testing.T) {
+	for share, principal := range map[Share]string{ShareSession: "bob", ShareAll: ""} {
+		f := &fake{}
+		run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
+			begin(t, g, "bob")
+			if f.wire(1).rest.(bridge.Roomy).Room() != g.Room(principal).Incoming() {
+				t.Errorf("%s: not the room of %q", share, principal)
+			}
+		})
+	}
+}
+
+// deafStream takes nothing.
+type deafStream struct{}
+
+func (deafStream) Send(replay.Event) bool { return false }
+
+// A question that finds no room any more when it is to be put on a stream, and is
+// taken back, does not take another one along.
+func TestQuestionWithoutRoom(t *testing.T) {
+	g := &gateway{bytes: limits.NewBytes(200_000, 0)}
+	s := &sitting{g: g, caller: &bridge.Caller{}, ready: true}
+	s.questions = map[string]*question{}
+	for _, id := range []string{"1", "2"} {
+		size := map[string]int{"1": 1000, "2": 80_000}[id]
+		q := &question{timer: time.NewTimer(time.Hour), reply: func(*jsonrpc.Message) {}}
+		if _, ok := s.put(replay.Event{Data: make([]byte, size), Must: true}); !ok {
+			t.Fatal("no room to begin with")
+		}
+		s.placed(q, nil)
+		s.questions[id] = q
+	}
+	if !g.Room("").Reserve(119_000) {
+		t.Fatal("no room for a request")
+	}
+	g.Room("").Outgoing().Force(1000) // somebody is quicker
+	s.streams = []*attachment{{deafStream{}}}
+	s.flush()
+	if n := s.pending.Bytes(); n != 1000 {
+		t.Fatalf("%d bytes are pending, want the small question", n)
+	}
+	s.withdraw("2", s.questions["2"], "")
+	if n := s.pending.Bytes(); n != 1000 {
+		t.Error("the question that waits was taken back with the one that found no room")
+	}
+}
+
+// A call whose answer was none is told so, and counts as one that was lost: it may
+// have been executed. For the breaker it is a failure: see TestInvalidFails.
+func TestInvalidIsLost(t *testing.T) {
+	err := error(&bridge.Error{Server: "fake", Kind: bridge.ErrInvalid, Public: "no answer"})
+	bridgetest.Contains(t, string(Refusal([]byte("1"), err).Error), `{"bridge":"upstream_invalid"}`)
+	if got := bridge.OutcomeOf(err); got != bridge.Lost {
+		t.Errorf("its outcome is %v, want %v", got, bridge.Lost)
+	}
 }

@@ -107,7 +107,12 @@ func moody() *fake {
 // Each request of a client is reported once, with what became of it; what the
 // bridge asks by itself is not.
 func TestWatch(t *testing.T) {
-	reported(t, []ServerOptions{{Name: "fake", Adapter: moody()}}, func(t *testing.T, g *gateway, l *ledger) {
+	f, asks := moody(), inquisitive()
+	serve := f.serve
+	f.serve = func(w *fakeWire, m *jsonrpc.Message) bool {
+		return serve(w, m) || (m.Name() == "ask" || m.IsResponse()) && asks.serve(w, m)
+	}
+	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, g *gateway, l *ledger) {
 		s, _ := begin(t, g, "p")
 		l.want(t, "initialize", `"fake" initialize: ok`)
 		tool := func(name string) string { return fmt.Sprintf(`{"name":%q,"arguments":{}}`, name) }
@@ -125,6 +130,12 @@ func TestWatch(t *testing.T) {
 		}
 		do(t, s, "1", "tools/call", tool("die"))
 		l.want(t, "die", `"fake" tools/call die: lost`)
+
+		// A call that waits for its client is reported with each request of that.
+		state := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"ask","arguments":{}`))
+		l.want(t, "asked", `"fake" tools/call ask: ok`)
+		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"ask","arguments":{},"inputResponses":{"r1":{"action":"cancel"}},"requestState":"`+state+`"`), `"content":[]`)
+		l.want(t, "answered", `"fake" tools/call ask: ok`)
 
 		p := start(t, s, `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":`+tool("hang")+`}`)
 		time.Sleep(2 * time.Second)
@@ -165,93 +176,10 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// A tool that fails is reported as that, also by a server of 2026-07-28, by the bridge in the
-// server's place, and by the result of a task. Nothing else is, whatever its result says.
-func TestWatchFailed(t *testing.T) {
-	const failed = `{"resultType":"complete","content":[],"isError":true}`
-	modern := &statelessFake{serve: func(s *statelessWire, m *jsonrpc.Message) bool {
-		if m.Method == era.Listen {
-			s.acknowledge(m)
-			return true
-		}
-		s.reply(m, failed)
-		return true
-	}}
-	legacy := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method == "initialize" || !m.IsRequest() {
-			return false
-		}
-		f.answer(m, failed)
-		return true
-	}}
-	reported(t, []ServerOptions{{Name: "modern", Adapter: modern}, {Name: "legacy", Adapter: legacy}}, func(t *testing.T, g *gateway, l *ledger) {
-		for _, name := range []string{"modern", "legacy"} {
-			s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: name, ID: "id-" + name})
-			if err != nil {
-				t.Fatal(bridgetest.Text(m), err)
-			}
-			l.got()
-			do(t, s, "1", "tools/call", `{"name":"x"}`)
-			l.want(t, name, fmt.Sprintf("%q tools/call x: tool_error", name))
-			visitor{server: name}.call(t, g, "tools/call", `"name":"x"`)
-			l.want(t, name+" without a session", fmt.Sprintf("%q tools/call x: tool_error", name))
-			do(t, s, "1", "prompts/get", `{"name":"x"}`)
-			l.want(t, name+": a prompt", fmt.Sprintf("%q prompts/get x: ok", name))
-			if name == "legacy" {
-				do(t, s, "1", "tasks/result", `{"taskId":"t"}`)
-				l.want(t, "a task", `"legacy" tasks/result: tool_error`)
-			}
-			s.End(bridge.ErrEnded)
-		}
-	})
-}
-
 func canceled() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	return ctx
-}
-
-// A report says whose request it was, of which revisions, and how long it took.
-func TestWatchReport(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got report.Report
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: moody()}}, Log: slog.New(slog.DiscardHandler), Watch: func(r report.Report) { got = r }})
-		defer g.Close(context.Background())
-		s, _ := begin(t, g, "p")
-		do(t, s, "1", "tools/call", `{"name":"hang"}`)
-		if got.Took != time.Minute || got.Principal != "p" || got.Revision != "2025-11-25" || got.Speaks != "2025-11-25" {
-			t.Errorf("reported %+v", got)
-		}
-		if got.Session == "" || len(got.Session) > 8 || !strings.HasPrefix(s.id, got.Session) {
-			t.Errorf("session %q of %q", got.Session, s.id)
-		}
-		visitor{principal: "q"}.call(t, g, "tools/call", `"name":"x"`)
-		if got.Session != "" || got.Principal != "q" || got.Revision != "2026-07-28" || got.Speaks != "2025-11-25" {
-			t.Errorf("reported %+v", got)
-		}
-	})
-}
-
-// A call that waits for its client is reported with each request of that.
-func TestWatchParked(t *testing.T) {
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		switch {
-		case m.Method == "tools/call":
-			f.say(`{"jsonrpc":"2.0","id":"q` + string(m.ID) + `","method":"roots/list"}`)
-			return true
-		case m.IsResponse():
-			f.say(`{"jsonrpc":"2.0","id":` + strings.Trim(string(m.ID), `"q`) + `,"result":{"content":[]}}`)
-			return true
-		}
-		return false
-	}}
-	reported(t, []ServerOptions{{Name: "fake", Adapter: f}}, func(t *testing.T, g *gateway, l *ledger) {
-		state := stateOf(t, visitor{}.call(t, g, "tools/call", `"name":"x"`))
-		l.want(t, "asked", `"fake" tools/call x: ok`)
-		bridgetest.Contains(t, visitor{}.call(t, g, "tools/call", `"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":"`+state+`"`), `"content":[]`)
-		l.want(t, "answered", `"fake" tools/call x: ok`)
-	})
 }
 
 // Where several servers are one, each that gets a request is reported, under the
@@ -263,9 +191,9 @@ func TestWatchTogether(t *testing.T) {
 	}}
 	servers := []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: one}, {Name: "two", ServerSettings: ServerSettings{Prefix: "two__"}, Adapter: two}, {Name: "dead", ServerSettings: ServerSettings{Prefix: "dead__", Breaker: breaker.Options{Failures: 100}}, Adapter: dead}}
 	reported(t, servers, func(t *testing.T, g *gateway, l *ledger) {
-		s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
+		s, m, err := join(t, g, SessionOptions{ID: "id"})
 		if err != nil {
-			t.Fatal(bridgetest.Text(m), err)
+			t.Fatal(m, err)
 		}
 		l.want(t, "initialize", `"" initialize: ok`)
 		do(t, s, "1", "tools/list", `{}`)
@@ -300,52 +228,28 @@ func TestWatchTogether(t *testing.T) {
 	})
 }
 
-// An answer that has no room among the bytes under way is reported as what the
-// client gets instead, once; so is a list of several servers that has none
-// although the parts of it were there.
+// A list of several servers that has no room among the bytes under way although the parts of it were there is reported as
+// what the client gets instead, once.
 func TestWatchNoRoom(t *testing.T) {
-	long := strings.Repeat("x", 300<<10)
-	big := func(name string) *fake {
-		list := toolList("a")
-		list = strings.Replace(list, `"name":"a"`, `"name":"a","description":"`+long+`"`, 1)
-		return shop(name, map[string]string{"tools/list": list, "tools/call": `{"content":[{"type":"text","text":"` + long + `"}]}`})
+	big := func(name string) ServerOptions {
+		list := strings.Replace(toolList("a"), `"d"`, `"`+strings.Repeat("x", 300<<10)+`"`, 1)
+		return ServerOptions{Name: name, ServerSettings: ServerSettings{Prefix: name + "__"}, Adapter: shop(name, map[string]string{"tools/list": list})}
 	}
-	for _, test := range []struct {
-		name    string
-		servers []ServerOptions
-		tool    string
-		list    []string
-		call    string
-	}{
-		{"one server", []ServerOptions{{Name: "one", Adapter: big("one")}}, "a", []string{`"one" tools/list: too_large`}, `"one" tools/call a: too_large`},
-		{
-			"several", []ServerOptions{{Name: "one", ServerSettings: ServerSettings{Prefix: "one__"}, Adapter: big("one")}, {Name: "two", ServerSettings: ServerSettings{Prefix: "two__"}, Adapter: big("two")}}, "one__a",
-			[]string{`"one" tools/list: ok`, `"two" tools/list: ok`, `"" tools/list: too_large`}, `"one" tools/call one__a: too_large`,
-		},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				l := &ledger{}
-				g := newGateway(Options{Servers: test.servers, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
-				defer g.Close(context.Background())
-				s, m, err := g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{ID: "id"})
-				if err != nil {
-					t.Fatal(bridgetest.Text(m), err)
-				}
-				l.got()
-				for _, ask := range []func(method, of string) string{
-					func(method, of string) string { return do(t, s, "1", method, "{"+of+"}") },
-					func(method, of string) string { return visitor{}.call(t, g, method, of) },
-				} {
-					bridgetest.Contains(t, ask("tools/list", ""), `"bridge":"upstream_too_large"`)
-					l.want(t, "a list", test.list...)
-					bridgetest.Contains(t, ask("tools/call", `"name":"`+test.tool+`"`), `"bridge":"upstream_too_large"`)
-					l.want(t, "a call", test.call)
-				}
-				if n := g.bytes.Used(); n != 0 {
-					t.Errorf("%d bytes are under way", n)
-				}
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		l := &ledger{}
+		g := newGateway(Options{Servers: []ServerOptions{big("one"), big("two")}, Log: slog.New(slog.DiscardHandler), Watch: l.take, MaxBytes: 256 << 10})
+		defer g.Close(context.Background())
+		s := sessionAt(t, g, "", "", "")
+		l.got()
+		for _, answer := range []func() string{
+			func() string { return do(t, s, "1", "tools/list", "{}") },
+			func() string { return visitor{}.call(t, g, "tools/list", "") },
+		} {
+			bridgetest.Contains(t, answer(), `"bridge":"upstream_too_large"`)
+			l.want(t, "a list", `"one" tools/list: ok`, `"two" tools/list: ok`, `"" tools/list: too_large`)
+		}
+		if n := g.bytes.Used(); n != 0 {
+			t.Errorf("%d bytes are under way", n)
+		}
+	})
 }

@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -421,21 +422,191 @@ func TestSessionIdleSoon(t *testing.T) {
 	}
 }
 
-// A server that says nothing of what it can do is passed on as one that can do
-// nothing: initialize is answered with JSON all the same.
-func TestInitializeWithoutCapabilities(t *testing.T) {
-	for _, said := range []string{"", `"capabilities":null,`, `"capabilities":[],`} {
-		for _, share := range []Share{ShareCall, SharePrincipal, ShareAll} {
-			f := &fake{result: `{"protocolVersion":"2025-11-25",` + said + `"serverInfo":{"name":"fake","version":"1"}}`}
-			run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: share}}, func(t *testing.T, g *gateway) {
-				_, got, err := initialize(t, g, "", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}`)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if !json.Valid([]byte(got)) || !strings.Contains(got, `"capabilities":{}`) {
-					t.Errorf("share %s, said %q: answered %s", share, said, got)
-				}
-			})
+// A client that goes during initialize is no fault of the server's.
+func TestLaneClosedWhileOpening(t *testing.T) {
+	f := &fake{serve: silent("initialize")}
+	run(t, ServerOptions{Adapter: f}, func(t *testing.T, g *gateway) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		s, _, err := g.initialize(ctx, bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: "fake", ID: "x"})
+		if s != nil || err == nil {
+			t.Errorf("Initialize = %v, %v", s, err)
+		}
+		synctest.Wait()
+		if st := g.Status()[0]; !st.Usable || st.Lanes != 0 || st.Sessions != 0 {
+			t.Errorf("Status = %+v", st)
+		}
+	})
+}
+
+// The end of Close's context cuts the polite part short, also of sessions that
+// had ended before.
+func TestLaneCloseHurries(t *testing.T) {
+	polite := func(ctx context.Context, _ *fakeWire) {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Hour):
 		}
 	}
+	for _, share := range []Share{ShareSession, SharePrincipal, ShareCall} {
+		t.Run(string(share), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: polite}, ServerSettings: ServerSettings{Share: share}}}})
+				s, _ := begin(t, g, "")
+				begin(t, g, "")
+				s.End(bridge.ErrEnded)
+				synctest.Wait()
+				at := time.Now()
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				g.Close(ctx)
+				if took := time.Since(at); took != time.Second {
+					t.Errorf("Close took %v, want 1s", took)
+				}
+			})
+		})
+	}
+}
+
+// Close returns although a connection does not close.
+func TestCloseGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{closes: func(context.Context, *fakeWire) { <-free }}}}})
+		begin(t, g, "")
+		at := time.Now()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		g.Close(ctx)
+		if took := time.Since(at); took != time.Second+lastWait {
+			t.Errorf("Close took %v, want %v", took, time.Second+lastWait)
+		}
+		close(free)
+	})
+}
+
+// heads is a server that notes with which headers its connections and calls come.
+type heads struct {
+	fake
+	f     string     // whose it is
+	mu    sync.Mutex // guards the rest
+	wrong string
+	opens []http.Header
+	sent  []http.Header
+}
+
+func (h *heads) Open(ctx context.Context, from *bridge.Caller, rest bridge.Client) (bridge.Upstream, error) {
+	h.mu.Lock()
+	h.opens = append(h.opens, from.Header)
+	h.mu.Unlock()
+	up, err := h.fake.Open(ctx, from, rest)
+	if err != nil {
+		return nil, err
+	}
+	return &headsWire{up, h}, nil
+}
+
+type headsWire struct {
+	bridge.Upstream
+	h *heads
+}
+
+func (h *headsWire) note(r *bridge.Request) {
+	if strings.HasSuffix(r.Name(), "bare") && h.h.f == "one" && (r.Header == nil || len(r.Header) > 0) {
+		h.h.wrong = fmt.Sprintf("a request without headers came with %#v, want an empty one: nil would be somebody else's", r.Header)
+	}
+	h.h.mu.Lock()
+	defer h.h.mu.Unlock()
+	h.h.sent = append(h.h.sent, r.Header)
+}
+
+func (h *headsWire) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
+	h.note(r)
+	return h.Upstream.Call(ctx, r)
+}
+
+func (h *headsWire) Notify(ctx context.Context, r *bridge.Request) error {
+	h.note(r)
+	return h.Upstream.Notify(ctx, r)
+}
+
+// A server gets what its own allow-list names, under the names of its own, and
+// nothing else (D0.9).
+func TestForward(t *testing.T) {
+	sent := http.Header{"X-Tenant": {"t1"}, "X-Token": {"secret"}, "Authorization": {"Bearer mine"}, "X-Other": {"o"}}
+	one, two, none := &heads{f: "one"}, &heads{}, &heads{}
+	all(t, []stock{
+		{name: "one", prefix: "one__", f: one, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Tenant", To: "X-Tenant"}, {From: "X-Token", To: "Authorization"}}}},
+		{name: "two", prefix: "two__", f: two, o: ServerOptions{Forward: []bridge.Forward{{From: "X-Other", To: "TENANT"}}, ServerSettings: ServerSettings{Share: SharePrincipal}}},
+		{name: "none", prefix: "none__", f: none},
+	}, func(t *testing.T, g *gateway) {
+		for _, name := range []string{"", "one", "two", "none"} {
+			s, a, err := join(t, g, SessionOptions{Server: name, ID: "x" + name, Envelope: &Envelope{Header: sent}})
+			if err != nil {
+				t.Fatal(a)
+			}
+			later := http.Header{"X-Token": {"newer"}}
+			none := http.Header{"X-Odd": {"1"}}
+			for i, tool := range []string{"one__x", "two__x", "none__x"} {
+				m := bridgetest.Parse(t, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q}}`, i, tool))
+				_, _ = s.Call(m, &Envelope{Header: later}, nil)
+			}
+			s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`), &Envelope{Header: sent})
+			_, _ = s.Call(bridgetest.Parse(t, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"one__bare"}}`), &Envelope{Header: none}, nil)
+			synctest.Wait()
+		}
+		if one.wrong != "" {
+			t.Error(one.wrong)
+		}
+		for _, test := range []struct {
+			name  string
+			h     *heads
+			opens http.Header
+			may   map[string]string
+		}{
+			{"one", one, http.Header{"X-Tenant": {"t1"}, "Authorization": {"secret"}}, map[string]string{"X-Tenant": "t1", "Authorization": "secret newer"}},
+			{"two", two, http.Header{"TENANT": {"o"}}, map[string]string{"TENANT": "o"}},
+			{"none", none, nil, nil},
+		} {
+			if len(test.h.opens) == 0 || len(test.h.sent) == 0 {
+				t.Errorf("%s was not used", test.name)
+			}
+			for _, h := range test.h.opens {
+				if fmt.Sprint(h) != fmt.Sprint(test.opens) {
+					t.Errorf("%s was opened with %v, want %v", test.name, h, test.opens)
+				}
+			}
+			newer := false
+			for _, h := range test.h.sent {
+				for name, values := range h {
+					newer = newer || values[0] == "newer"
+					if may := test.may[name]; may == "" || len(values) != 1 || !strings.Contains(may, values[0]) {
+						t.Errorf("%s got %s: %v", test.name, name, values)
+					}
+				}
+			}
+			if test.name == "one" && !newer {
+				t.Error("a call did not bring its own header")
+			}
+		}
+	})
+}
+
+// Sessions with other values of what is forwarded do not share a connection.
+func TestForwardShare(t *testing.T) {
+	f := &heads{}
+	run(t, ServerOptions{Adapter: f, ServerSettings: ServerSettings{Share: SharePrincipal}, Forward: []bridge.Forward{{From: "X-Token", To: "TOKEN"}}}, func(t *testing.T, g *gateway) {
+		for i, token := range []string{"a", "b", "a", ""} {
+			h := http.Header{"X-Token": {token}, "X-Odd": {fmt.Sprint(i)}}
+			if token == "" {
+				h = nil
+			}
+			if _, m, err := join(t, g, SessionOptions{Server: "fake", ID: fmt.Sprint("s", i), Envelope: &Envelope{Header: h}}); err != nil {
+				t.Fatal(m)
+			}
+		}
+		if got := fmt.Sprint(f.opens); got != "[map[TOKEN:[a]] map[TOKEN:[b]] map[]]" {
+			t.Errorf("opened with %v", got)
+		}
+	})
 }

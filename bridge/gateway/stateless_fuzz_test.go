@@ -68,12 +68,12 @@ func visitLife(t *testing.T, life []byte) {
 	for i := 1; i+1 < len(life); i += 2 {
 		g.move(life[i], life[i+1])
 	}
-	time.Sleep(2 * parkTTL)
+	time.Sleep(20 * time.Minute) // what is parked is forgotten in ten
 	for _, v := range g.all {
 		v.cancel(bridge.ErrCancelled)
 		<-v.done
 	}
-	time.Sleep(2 * statelessIdle)
+	time.Sleep(20 * time.Minute) // as what is idle is
 	if r := remainsOf(g.g.table.Load().servers[0].pool); r.parked+r.waiting+r.bytes+r.busy+r.all != 0 {
 		t.Errorf("left: %+v", r)
 	}
@@ -177,6 +177,6 @@ func (v *visitGame) move(what, how byte) {
 		if s, ok := pick(); ok && how&4 != 0 {
 			s.w.die()
 		}
-		time.Sleep([]time.Duration{time.Millisecond, parkWindow, time.Second, parkTTL}[how&3])
+		time.Sleep([]time.Duration{time.Millisecond, 30 * time.Millisecond, time.Second, 10 * time.Minute}[how&3])
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -66,7 +67,7 @@ func TestStatusLeftAlone(t *testing.T) {
 		}
 		began := time.Now()
 		for range 3 {
-			if st := state(g); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) {
+			if st := state(g); st.State != "failing" || st.Reason == "" || !st.Since.Equal(began) || (st.Breaker == "open") != st.RetryAt.After(time.Now()) {
 				t.Errorf("%v later: %+v", time.Since(began), st)
 			}
 			time.Sleep(10 * time.Second)
@@ -112,7 +113,7 @@ func TestTotals(t *testing.T) {
 		var s *sitting
 		for i, server := range []string{"", "two"} {
 			var err error
-			if s, _, err = g.initialize(context.Background(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: fmt.Sprint("id", i)}); err != nil {
+			if s, _, err = join(t, g, SessionOptions{Server: server, ID: fmt.Sprint("id", i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -157,4 +158,46 @@ func TestDropped(t *testing.T) {
 			t.Errorf("%d dropped, want 7", n)
 		}
 	})
+}
+
+// A server that is out of reach although its session lives on is shown as failing, until a call succeeds. One caller's wrong
+// token is no failure of the server; that it refuses what the bridge itself shows is one.
+func TestStatusOfCalls(t *testing.T) {
+	for _, test := range []struct {
+		kind  error
+		token string
+		want  string
+	}{
+		{bridge.ErrUnavailable, "", "failing"},
+		{bridge.ErrUnavailable, "wrong", "failing"},
+		{bridge.ErrCredentials, "", "failing"},
+		{bridge.ErrCredentials, "wrong", "ready"},
+		{bridge.ErrRejected, "", "ready"},
+	} {
+		f := newFaulty(nil)
+		run(t, ServerOptions{Adapter: f, Forward: []bridge.Forward{{From: "X-Token", To: "Authorization"}}}, func(t *testing.T, g *gateway) {
+			h := http.Header{}
+			if test.token != "" {
+				h.Set("X-Token", test.token)
+			}
+			first := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`)
+			s, _, err := g.initialize(context.Background(), first, SessionOptions{Server: "fake", ID: "s", Envelope: &Envelope{Header: h}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, want := range []string{"ready", test.want, test.want, "ready"} {
+				f.outcome = always(failure(test.kind))
+				if want == "ready" && test.want != "ready" {
+					f.outcome = nil
+				}
+				do(t, s, "1", "tools/call", `{"name":"x"}`)
+				if st := state(g); st.State != want || st.Usable != (want == "ready") {
+					t.Errorf("%v, token %q: %s, usable %v, want %s", test.kind, test.token, st.State, st.Usable, want)
+				}
+			}
+			if n := f.opened(); n != 1 {
+				t.Errorf("%d connections, want 1: its session lives on", n)
+			}
+		})
+	}
 }

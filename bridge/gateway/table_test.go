@@ -74,21 +74,16 @@ func TestTableComesAndGoes(t *testing.T) {
 	two, second := sells("two", "b")
 	three, third := sells("three", "c")
 	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.gateway)
+		s, st := enter(t, b.gateway)
 		same(t, "at first", names(t, do(t, s, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
-		ctx, stop := context.WithCancel(t.Context())
-		subscription := &stream{}
-		var wg sync.WaitGroup
-		wg.Go(func() {
-			callsStateless(t, b.gateway, ctx, "", era.Listen, `"notifications":{"toolsListChanged":true}`, subscription)
-		})
+		subscription := visitor{}.ask(t, b.gateway, "1", era.Listen, `"notifications":{"toolsListChanged":true}`)
 		time.Sleep(time.Second)
 		changes(st)
 		subscription.take()
 
 		b.apply("one two three", third)
 		time.Sleep(time.Second)
-		if changes(st) == 0 || changes(subscription) == 0 {
+		if changes(st) == 0 || changes(&subscription.stream) == 0 {
 			t.Error("nobody is told that a server has come")
 		}
 		if n := three.opened(); n > 1 { // the subscription listens to it
@@ -96,11 +91,11 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		same(t, "with three", names(t, do(t, s, "2", "tools/list", "{}")), []string{"one__a", "two__b", "three__c"})
 		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
-		bridgetest.Contains(t, callStateless(t, b.gateway, "", "tools/call", `"name":"three__c"`), `"by":"three"`)
+		bridgetest.Contains(t, visitor{}.call(t, b.gateway, "tools/call", `"name":"three__c"`), `"by":"three"`)
 		opened := [2]int{one.opened(), three.opened()}
 
 		b.apply("one three")
-		if changes(st) == 0 || changes(subscription) == 0 {
+		if changes(st) == 0 || changes(&subscription.stream) == 0 {
 			t.Error("nobody is told that a server has gone")
 		}
 		same(t, "without two", names(t, do(t, s, "4", "tools/list", "{}")), []string{"one__a", "three__c"})
@@ -118,11 +113,11 @@ func TestTableComesAndGoes(t *testing.T) {
 		}
 		subscription.take()
 		one.wire(one.open()).say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
-		if time.Sleep(time.Second); changes(st)+changes(subscription) == 0 {
+		if time.Sleep(time.Second); changes(st)+changes(&subscription.stream) == 0 {
 			t.Error("what a server that stayed has to say is lost")
 		}
-		stop()
-		wg.Wait()
+		subscription.cancel(nil)
+		<-subscription.done
 	}, first, second)
 }
 
@@ -138,7 +133,7 @@ func TestTableLeaves(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		shifting(t, func(t *testing.T, b *shift) {
 			s, _ := begin(t, b.gateway, "")
-			both, _, _ := enter(t, b.gateway)
+			both, _ := enter(t, b.gateway)
 			own := start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
 			as := start(t, both, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"fake__hang"}}`)
 			synctest.Wait()
@@ -146,6 +141,7 @@ func TestTableLeaves(t *testing.T) {
 			if _, _, err := initialize(t, b.gateway, "", bridgetest.InitializeParams); !errors.Is(err, bridge.ErrUnknownServer) {
 				t.Errorf("a new session: %v", err)
 			}
+			bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "no longer serves it")
 			time.Sleep(9 * time.Second)
 			if own.over() || as.over() || b.left() != "" {
 				t.Fatalf("before the time to drain is over: %s %s, gone %q", own.answer, as.answer, b.left())
@@ -190,18 +186,23 @@ func TestTableChanges(t *testing.T) {
 	_, other := sells("two", "c")
 	shifting(t, func(t *testing.T, b *shift) {
 		s, _ := begin(t, b.gateway, "")
-		both, told, _ := enter(t, b.gateway)
+		both, told := enter(t, b.gateway)
 		same(t, "before", names(t, do(t, both, "1", "tools/list", "{}")), []string{"fake__a", "two__c"})
 		changes(told)
+		opened := before.open()
+		bridgetest.Contains(t, visitor{server: "fake"}.call(t, b.gateway, "tools/call", `"name":"a"`), `"by":"fake"`)
 		b.apply("fake two", changed)
 		if time.Sleep(time.Second); changes(told) == 0 {
 			t.Error("nobody is told")
+		}
+		if before.open() != opened+1 || before.wire(opened+1).Fail(errors.New("late")) {
+			t.Error("the connection for clients without sessions is open, however long a session goes on with the former settings")
 		}
 		same(t, "all as one", names(t, do(t, both, "2", "tools/list", "{}")), []string{"fake__better", "two__c"})
 		same(t, "the open session", names(t, do(t, s, "2", "tools/list", "{}")), []string{"a"})
 		fresh, _ := begin(t, b.gateway, "")
 		same(t, "a new session", names(t, do(t, fresh, "2", "tools/list", "{}")), []string{"better"})
-		bridgetest.Contains(t, callStateless(t, b.gateway, "fake", "tools/list", ""), `"better"`)
+		bridgetest.Contains(t, visitor{server: "fake"}.call(t, b.gateway, "tools/list", ""), `"better"`)
 
 		before.wire(1).die()
 		time.Sleep(time.Minute)
@@ -221,53 +222,19 @@ func TestTableChanges(t *testing.T) {
 	}, old, other)
 }
 
-// A session at all servers as one keeps its subscriptions when a server of theirs gets
-// other settings: the new one is told of them, by itself. Those of a server that leaves end.
-func TestTableSubscriptions(t *testing.T) {
-	has := func(name string) (*fake, ServerOptions) {
-		f := shop(name, map[string]string{"resources/list": `{"resources":[{"uri":"` + name + `:1","name":"x"}]}`, "resources/subscribe": "{}", "resources/unsubscribe": "{}"})
-		return f, ServerOptions{Name: name, ServerSettings: ServerSettings{Prefix: name + "__"}, Adapter: f}
-	}
-	_, old := has("fake")
-	now, next := has("fake")
-	two, other := has("two")
-	shifting(t, func(t *testing.T, b *shift) {
-		s, st, _ := enter(t, b.gateway)
-		do(t, s, "1", "resources/list", "{}")
-		for n, uri := range []string{"fake:1", "two:1"} {
-			bridgetest.Contains(t, do(t, s, fmt.Sprint(n+2), "resources/subscribe", `{"uri":"`+uri+`"}`), `"result"`)
-		}
-		b.apply("fake two", next)
-		synctest.Wait()
-		if got := strings.Join(now.wire(1).received(), "\n"); strings.Count(got, `"resources/subscribe"`) != 1 || !strings.Contains(got, "fake:1") {
-			t.Errorf("the server with other settings got\n%s", got)
-		}
-		bridgetest.Contains(t, strings.Join(st.take(), "\n"), `resources/updated","params":{"uri":"fake:1"}`) // it may have changed meanwhile
-		time.Sleep(time.Second)
-		now.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
-		synctest.Wait()
-		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
-		if n := two.open(); n != 1 {
-			t.Errorf("the other server was opened %d times", n)
-		}
-		do(t, s, "4", "resources/unsubscribe", `{"uri":"fake:1"}`)
-		bridgetest.Contains(t, strings.Join(now.wire(1).received(), "\n"), "resources/unsubscribe")
-	}, old, other)
-}
-
 // One server becomes several, and several one: sessions keep the shape that they
 // began with.
 func TestTableShape(t *testing.T) {
 	_, first := sells("one", "a")
 	_, second := sells("two", "b")
 	shifting(t, func(t *testing.T, s *shift) {
-		alone, _, _ := enter(t, s.gateway)
+		alone, _ := enter(t, s.gateway)
 		s.apply("one two", second)
-		two, _, _ := enter(t, s.gateway)
+		two, _ := enter(t, s.gateway)
 		same(t, "begun with one", names(t, do(t, alone, "1", "tools/list", "{}")), []string{"a"})
 		same(t, "begun with two", names(t, do(t, two, "1", "tools/list", "{}")), []string{"one__a", "two__b"})
 		s.apply("two")
-		again, _, _ := enter(t, s.gateway)
+		again, _ := enter(t, s.gateway)
 		same(t, "begun with one again", names(t, do(t, again, "1", "tools/list", "{}")), []string{"b"})
 		same(t, "begun with two, one is left", names(t, do(t, two, "2", "tools/list", "{}")), []string{"two__b"})
 		if time.Sleep(2 * time.Second); s.Totals().Aggregate != 1 || s.Totals().Sessions != 2 {
@@ -297,12 +264,12 @@ func tableUnderLoad(t *testing.T) {
 			s, _ := begin(t, b.gateway, "")
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"a"}`) }
 		case 1:
-			s, _, _ := enter(t, b.gateway)
+			s, _ := enter(t, b.gateway)
 			call = func() string { return do(t, s, "1", "tools/call", `{"name":"fake__a"}`) }
 		case 2:
-			call = func() string { return callStateless(t, b.gateway, "fake", "tools/call", `"name":"a"`) }
+			call = func() string { return visitor{server: "fake"}.call(t, b.gateway, "tools/call", `"name":"a"`) }
 		case 3:
-			call = func() string { return callStateless(t, b.gateway, "", "tools/call", `"name":"fake__a"`) }
+			call = func() string { return visitor{}.call(t, b.gateway, "tools/call", `"name":"fake__a"`) }
 		}
 		wg.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(40 * time.Millisecond) { // of the bubble, as below
@@ -317,7 +284,7 @@ func tableUnderLoad(t *testing.T) {
 		_, two := sells("two", fmt.Sprint("b", i))
 		three, third := sells("three", "c")
 		b.apply("fake two three", two, third)
-		s, _, _ := enter(t, b.gateway)
+		s, _ := enter(t, b.gateway)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"three__c"}`), `"by":"three"`)
 		b.apply("fake two")
 		s.End(bridge.ErrEnded)
@@ -380,41 +347,6 @@ func TestTableLeavesChanged(t *testing.T) {
 			t.Errorf("%d sessions are counted", st.Sessions)
 		}
 	}, first, other)
-}
-
-// A session at a server that leaves gets no new calls there, while one is under way.
-func TestTableRefuses(t *testing.T) {
-	one, first := sells("fake", "a")
-	serve := one.serve
-	one.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Name() == "hang" || serve(f, m) }
-	_, other := sells("two", "c")
-	shifting(t, func(t *testing.T, b *shift) {
-		s, _ := begin(t, b.gateway, "")
-		start(t, s, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"hang"}}`)
-		synctest.Wait()
-		b.apply("two")
-		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), "no longer serves it")
-	}, first, other)
-}
-
-// The connections for clients without sessions end when the settings have changed,
-// however long a session goes on with the former ones.
-func TestTableChangedPool(t *testing.T) {
-	before, first := sells("fake", "a")
-	_, next := sells("fake", "b")
-	shifting(t, func(t *testing.T, s *shift) {
-		begin(t, s.gateway, "")
-		n := before.open()
-		bridgetest.Contains(t, callStateless(t, s.gateway, "fake", "tools/call", `"name":"a"`), `"by":"fake"`)
-		if before.open() != n+1 {
-			t.Fatalf("%d connections, then %d", n, before.open())
-		}
-		s.apply("fake", next)
-		time.Sleep(2 * time.Second)
-		if before.wire(n + 1).Fail(errors.New("late")) {
-			t.Error("the connection is open")
-		}
-	}, first)
 }
 
 // A server that leaves waits for the calls that may have found it, however long each takes to begin; and

@@ -3,7 +3,6 @@ package gateway
 import (
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,221 +40,108 @@ func tuning(t *testing.T, a *fake, o ServerOptions, f func(t *testing.T, g *gate
 	})
 }
 
-// Limits count for an open session: a higher one lets those pass that wait.
-func TestTuneLimits(t *testing.T) {
-	release := make(chan struct{}, 9)
+// Limits, retries, pings, the circuit breaker, the cache and the checks of arguments count for an open session, and so does
+// their end.
+func TestTune(t *testing.T) {
+	reads, lists := 0, 0
 	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method != "tools/call" {
-			return false
+		switch {
+		case m.Method == "resources/read":
+			reads++
+			f.Abort(number(m.ID), failure(bridge.ErrTimeout))
+		case m.Method == "tools/list":
+			lists++
+			f.answer(m, `{"tools":[{"name":"a","inputSchema":{"type":"object","required":["n"]}}]}`)
+		default:
+			return m.Name() == "hang"
 		}
-		id := string(m.ID)
-		go func() {
-			<-release
-			f.say(`{"jsonrpc":"2.0","id":` + id + `,"result":{}}`)
-		}()
 		return true
 	}}
-	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Limits: limits.Options{Calls: 1, Rate: limits.Rate{PerSecond: 0.001, Burst: 2}}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		release = make(chan struct{}) // in the bubble
-		const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}`
-		one, two := start(t, s, call), start(t, s, strings.Replace(call, "1,", "2,", 1))
-		if one.over(); state(g).Slots != 1 || state(g).Queued != 1 {
-			t.Fatalf("%+v", state(g).Status)
+	o := ServerSettings{Breaker: breaker.Options{Failures: 1000}, Limits: limits.Options{Rate: limits.Rate{PerSecond: 0.001, Burst: 1}}, Cache: cache.Options{Lists: time.Hour}}
+	tuning(t, f, ServerOptions{ServerSettings: o}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
+		call := func(want string) {
+			t.Helper()
+			bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"a"}`), want)
 		}
-		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"x"}`), "it may be called")
+		call(`"result"`)
+		call("it may be called")
+		tune(func(s *ServerOptions) { s.Limits = limits.Options{Calls: 1} })
+		for _, every := range []time.Duration{0, time.Minute, 0} {
+			tune(func(s *ServerOptions) { s.Ping = every })
+			call(`"result":{}`)
+			time.Sleep(time.Minute) // one may be on its way
+			before := pings(f.wire(1))
+			time.Sleep(10 * time.Minute)
+			if n := pings(f.wire(1)) - before; (n >= 9) != (every > 0) || n > 10 {
+				t.Errorf("%d pings in 10 minutes, one in %v", n, every)
+			}
+		}
+		one, two := start(t, s, laterCall), start(t, s, strings.Replace(laterCall, "9,", "8,", 1))
+		if one.over() || state(g).Slots != 1 || state(g).Queued != 1 {
+			t.Errorf("%+v", state(g).Status)
+		}
 		tune(func(s *ServerOptions) { s.Limits = limits.Options{Calls: 3} })
-		if two.over(); state(g).Slots != 2 || state(g).Queued != 0 {
+		if two.over() || state(g).Slots != 2 || state(g).Queued != 0 {
 			t.Errorf("with a higher limit: %+v", state(g).Status)
 		}
-		three := start(t, s, strings.Replace(call, "1,", "3,", 1))
-		if three.over() || state(g).Slots != 3 {
-			t.Errorf("without a rate: %s, %+v", three.answer, state(g).Status)
-		}
-		close(release)
-		<-one.done
-		<-two.done
-		<-three.done
-	})
-}
 
-// Retries count for an open session, and so does their end.
-func TestTuneRetry(t *testing.T) {
-	var reads atomic.Int64
-	f := &fake{serve: func(f *fakeWire, m *jsonrpc.Message) bool {
-		if m.Method != "resources/read" {
-			return false
+		read := func(n int) int {
+			before := reads
+			for range n {
+				do(t, s, "1", "resources/read", `{"uri":"a:"}`)
+				time.Sleep(time.Minute) // a few retries each second
+			}
+			return reads - before
 		}
-		reads.Add(1)
-		f.Abort(number(m.ID), failure(bridge.ErrTimeout))
-		return true
-	}}
-	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Off: true}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
 		for _, tc := range []struct {
 			o    retry.Options
-			want int64
-		}{{retry.Options{}, 2}, {retry.Options{Attempts: 3}, 3}, {retry.Options{Off: true}, 1}, {retry.Options{Attempts: 1}, 1}, {retry.Options{}, 2}} {
+			want int
+		}{{retry.Options{}, 2}, {retry.Options{Attempts: 3}, 3}, {retry.Options{Off: true}, 1}, {retry.Options{}, 2}, {retry.Options{Attempts: 1}, 1}} {
 			tune(func(s *ServerOptions) { s.Retry = tc.o })
-			reads.Store(0)
-			do(t, s, "1", "resources/read", `{"uri":"a:"}`)
-			if got := reads.Load(); got != tc.want {
+			if got := read(1); got != tc.want {
 				t.Errorf("%+v: %d attempts, want %d", tc.o, got, tc.want)
 			}
-			time.Sleep(time.Minute) // a few each second
 		}
-	})
-}
 
-// A circuit breaker has other thresholds at once, and what is left alone is not when the
-// breaker is switched off.
-func TestTuneBreaker(t *testing.T) {
-	f := newFaulty(func(int) error { return failure(bridge.ErrUnavailable) })
-	tuning(t, &f.fake, ServerOptions{ServerSettings: ServerSettings{Breaker: breaker.Options{Failures: 50}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		fail := func(n int64) (reached int64) {
-			before := f.calls.Load()
-			for range n {
-				do(t, s, "1", "tools/call", `{"name":"x"}`)
-				time.Sleep(2 * time.Second)
-			}
-			return f.calls.Load() - before
-		}
-		if n := fail(10); n != 10 || state(g).Breaker != "closed" {
-			t.Fatalf("%d calls, %s", n, state(g).Breaker)
-		}
-		f.mute.Store(true)
-		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
-		if n := fail(10); n != 3 || state(g).Breaker != "open" {
-			t.Errorf("with a lower threshold: %d calls, %s", n, state(g).Breaker)
-		}
-		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Off: true} })
-		if n := fail(10); n != 10 || state(g).Breaker != "off" {
-			t.Errorf("switched off: %d calls, %s", n, state(g).Breaker)
-		}
-		if b, _, _, _ := g.Operated("fake"); b.Force(&breaker.Force{Open: true, Until: time.Now().Add(time.Hour)}) {
-			t.Error("one that is off can be opened by an operator")
-		}
-		tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Failures: 3, Pause: time.Hour} })
-		if n := fail(10); n != 3 {
-			t.Errorf("switched on again: %d calls", n)
-		}
-	})
-}
-
-// What is kept goes with other options, and nothing is kept when the cache is off.
-func TestTuneCache(t *testing.T) {
-	f := shop("fake", map[string]string{"tools/list": toolList("a")})
-	tuning(t, f, ServerOptions{ServerSettings: ServerSettings{Cache: cache.Options{Lists: time.Hour}}}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		lists := func() int {
-			before := len(f.all())
+		list := func() int {
+			before := lists
 			for range 3 {
 				bridgetest.Contains(t, do(t, s, "1", "tools/list", "{}"), `"a"`)
 			}
-			return len(f.all()) - before
+			return lists - before
 		}
-		if n := lists(); n != 1 {
-			t.Fatalf("kept: %d", n)
-		}
-		if n := lists(); n != 0 {
-			t.Fatalf("kept: %d", n)
+		if n := [2]int{list(), list()}; n != [2]int{1, 0} {
+			t.Errorf("kept: %v", n)
 		}
 		tune(func(s *ServerOptions) { s.Cache.Lists = time.Minute })
-		if n := lists(); n != 1 {
+		if n := list(); n != 1 {
 			t.Errorf("with another time: %d", n)
 		}
-		time.Sleep(61 * time.Second)
-		if n := lists(); n != 1 {
-			t.Errorf("after that time: %d", n)
+		if time.Sleep(61 * time.Second); list() != 1 {
+			t.Error("after that time")
 		}
 		tune(func(s *ServerOptions) { s.Cache.Off = true })
-		if n := state(g).Cache.Entries; n != 0 {
-			t.Errorf("%d are kept when it is off", n)
+		if n := list(); n != 3 || state(g).Cache.Entries != 0 {
+			t.Errorf("off: %d, and %d are kept", n, state(g).Cache.Entries)
 		}
-		if n := lists(); n != 3 {
-			t.Errorf("off: %d", n)
-		}
-		tune(func(s *ServerOptions) { s.Cache.Off = false })
-		if n := lists(); n != 1 {
-			t.Errorf("on again: %d", n)
-		}
-	})
-}
 
-// Arguments are checked from now on, also by lists from before.
-func TestTuneValidate(t *testing.T) {
-	f := shop("fake", map[string]string{"tools/list": `{"tools":[{"name":"a","inputSchema":{"type":"object","required":["n"]}}]}`})
-	tuning(t, f, ServerOptions{}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		do(t, s, "1", "tools/list", "{}")
-		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"a"}`), `"by":"fake"`)
 		tune(func(s *ServerOptions) { s.Validate = true })
-		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"a"}`), `"isError":true`)
-		bridgetest.Contains(t, do(t, s, "4", "tools/call", `{"name":"a","arguments":{"n":1}}`), `"by":"fake"`)
+		call("n: is missing")
 		tune(func(s *ServerOptions) { s.Validate = false })
-		bridgetest.Contains(t, do(t, s, "5", "tools/call", `{"name":"a"}`), `"by":"fake"`)
-	})
-}
+		call(`"result":{}`)
 
-// An open connection is asked for signs of life from its next call on, and is not any more
-// when that is switched off.
-func TestTunePing(t *testing.T) {
-	f := &fake{}
-	tuning(t, f, ServerOptions{}, func(t *testing.T, g *gateway, s *sitting, tune func(func(*ServerOptions))) {
-		during := func(d time.Duration) int {
-			before := pings(f.wire(1))
-			time.Sleep(d)
-			return pings(f.wire(1)) - before
-		}
-		if n := during(time.Hour); n != 0 {
-			t.Fatalf("%d pings", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		if n := during(10 * time.Minute); n < 9 || n > 10 {
-			t.Errorf("%d pings in 10 minutes of silence", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 5 * time.Minute })
-		if n := during(time.Hour); n < 11 || n > 14 {
-			t.Errorf("%d pings in an hour, one in 5 minutes", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 10 * time.Hour })
-		during(time.Hour)
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "1", "tools/call", `{"name":"x"}`)
-		if n := during(4 * time.Minute); n < 3 {
-			t.Errorf("%d pings in 4 minutes, one a minute after one in ten hours", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = 0 })
-		during(5 * time.Minute)
-		if n := during(time.Hour); n != 0 {
-			t.Errorf("%d pings when it is off", n)
-		}
-		tune(func(s *ServerOptions) { s.Ping = time.Minute })
-		do(t, s, "2", "tools/call", `{"name":"x"}`)
-		if n := during(10 * time.Minute); n < 9 || n > 10 {
-			t.Errorf("on again: %d pings in 10 minutes of silence", n)
-		}
-	})
-}
-
-// A connection that was opened while there were no pings, after one that had them, is
-// pinged when that is wanted again.
-func TestTunePingAgain(t *testing.T) {
-	f := &fake{}
-	o := ServerOptions{Adapter: f, ServerSettings: ServerSettings{Ping: time.Minute}}
-	run(t, o, func(t *testing.T, g *gateway) {
-		o.Name = "fake"
-		s, _ := begin(t, g, "")
-		tune := func(every time.Duration, id string) {
-			o.Ping = every
-			if err := g.Apply(Change{Names: []string{"fake"}, Tuned: []ServerOptions{o}}); err != nil {
-				t.Error(err)
+		for _, off := range []bool{false, true, false} {
+			tune(func(s *ServerOptions) { s.Breaker = breaker.Options{Failures: 3, Pause: time.Hour, Off: off} })
+			want, is := 3, "open"
+			if off {
+				want, is = 10, "off"
 			}
-			do(t, s, id, "tools/call", `{"name":"x"}`)
-		}
-		f.wire(1).die()
-		synctest.Wait()
-		tune(0, "1")
-		tune(time.Minute, "2")
-		if time.Sleep(10 * time.Minute); pings(f.wire(2)) < 9 {
-			t.Errorf("%d pings in 10 minutes of silence", pings(f.wire(2)))
+			if n := read(10); n != want || state(g).Breaker != is {
+				t.Errorf("the breaker is %s after %d reads, want %s after %d", state(g).Breaker, n, is, want)
+			}
+			if b, _, _, _ := g.Operated("fake"); off && b.Force(&breaker.Force{Open: true, Until: time.Now().Add(time.Hour)}) {
+				t.Error("one that is off can be opened by an operator")
+			}
 		}
 	})
 }
@@ -308,9 +194,9 @@ func TestTuneFilter(t *testing.T) {
 			told         func() []string
 		}
 		legacy := func(name, server, prefix string) client {
-			s, m, err := g.initialize(t.Context(), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":`+bridgetest.InitializeParams+`}`), SessionOptions{Server: server, ID: "session " + name})
+			s, m, err := join(t, g, SessionOptions{Server: server, ID: "session " + name})
 			if err != nil {
-				t.Fatalf("%s: %s", name, bridgetest.Text(m))
+				t.Fatalf("%s: %s", name, m)
 			}
 			st := &stream{}
 			s.Attach(st)
@@ -395,7 +281,7 @@ func TestTuneFilter(t *testing.T) {
 func TestTuneFilterOlder(t *testing.T) {
 	f := shop("one", map[string]string{"tools/list": toolList("read", "write")})
 	all(t, []stock{{"one", "", f, ServerOptions{}}}, func(t *testing.T, g *gateway) {
-		s, st, _ := enter(t, g)
+		s, st := enter(t, g)
 		bridgetest.Contains(t, do(t, s, "1", "tools/call", `{"name":"write"}`), `"by":"one"`)
 		o := ServerOptions{Name: "one", Adapter: f, ServerSettings: ServerSettings{HandshakeTimeout: time.Second}}
 		if err := g.Apply(Change{Names: []string{"one"}, Servers: []ServerOptions{o}, Gone: func(string) {}}); err != nil {

@@ -101,8 +101,7 @@ export class GoPeer extends Base {
       const late = setTimeout(() => this.child.kill('SIGKILL'), deadline);
       this.child.removeAllListeners('exit').on('exit', (code) => {
         clearTimeout(late);
-        // Without a bridge, the SDK complains of servers that had to be told twice.
-        if (code === 0 || this.where.direct) resolve();
+        if (code === 0) resolve();
         else reject(new Error(`the client ended with code ${code}: ${this.errors.join('')}`));
       });
       this.#write({ do: 'close' });

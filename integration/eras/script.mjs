@@ -216,9 +216,8 @@ export const checks = {
     outcome: always,
     async run(p, { s, by, upstream }) {
       // The Go SDK answers over HTTP with status 400, which says nothing more to
-      // a bridge, and ends the connection of a client.
+      // a bridge.
       const dull = by === 'go' && upstream !== 'stdio' && s < modern;
-      if (dull && p.where.direct) return;
       const got = await failed(p.request('no/such/method'));
       if (dull && got.code === -32603) return;
       // Over HTTP the SDK 2.x shows the status alone.

@@ -27,12 +27,6 @@ var (
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
-	Error  json.RawMessage `json:"error"`
-	Result struct {
-		Content struct {
-			Said string `json:"said"`
-		} `json:"content"`
-	} `json:"result"`
 	Params struct {
 		ProtocolVersion string          `json:"protocolVersion"`
 		RequestID       json.RawMessage `json:"requestId"`
@@ -44,8 +38,6 @@ type message struct {
 			Message string `json:"message"`
 			MS      int    `json:"ms"`
 			Bytes   int    `json:"bytes"`
-			Tag     string `json:"tag"`
-			Ask     bool   `json:"ask"`
 		} `json:"arguments"`
 	} `json:"params"`
 }
@@ -56,8 +48,6 @@ type server struct {
 	out       *bufio.Writer
 	calls     map[string]string // id of a call by its argument message
 	cancelled []string          // ids that the client has cancelled
-	listed    string            // name of the listed tool
-	asked     map[string]func(said string)
 }
 
 func main() {
@@ -77,10 +67,8 @@ func main() {
 		}
 	}
 	s := &server{
-		out:    bufio.NewWriter(os.Stdout),
-		calls:  map[string]string{},
-		listed: "echo",
-		asked:  map[string]func(string){},
+		out:   bufio.NewWriter(os.Stdout),
+		calls: map[string]string{},
 	}
 	lines := bufio.NewReaderSize(os.Stdin, 1<<16)
 	for {
@@ -111,14 +99,6 @@ func forever() {
 
 func (s *server) handle(m *message) {
 	switch m.Method {
-	case "": // the answer to a question
-		s.mu.Lock()
-		then := s.asked[string(m.ID)]
-		delete(s.asked, string(m.ID))
-		s.mu.Unlock()
-		if then != nil {
-			then(m.Result.Content.Said + string(m.Error))
-		}
 	case "initialize":
 		s.answer(m, map[string]any{
 			"protocolVersion": m.Params.ProtocolVersion,
@@ -128,10 +108,7 @@ func (s *server) handle(m *message) {
 	case "ping":
 		s.answer(m, map[string]any{})
 	case "tools/list":
-		s.mu.Lock()
-		name := s.listed
-		s.mu.Unlock()
-		s.answer(m, map[string]any{"tools": []any{map[string]any{"name": name, "inputSchema": map[string]any{"type": "object"}}}})
+		s.answer(m, map[string]any{"tools": []any{map[string]any{"name": "echo", "inputSchema": map[string]any{"type": "object"}}}})
 	case "notifications/cancelled":
 		s.mu.Lock()
 		s.cancelled = append(s.cancelled, string(m.Params.RequestID))
@@ -174,75 +151,16 @@ func (s *server) call(m *message) {
 			})
 		}
 		s.text(m, strings.Repeat("x", args.Bytes))
-	case "storm": // sends list_changed repeatedly; the tools change before the last list_changed
-		for i := range args.Bytes {
-			if i == args.Bytes-1 {
-				s.mu.Lock()
-				s.listed = args.Message
-				s.mu.Unlock()
-			}
-			s.send(map[string]any{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
-		}
-		s.text(m, "")
-	case "work": // records the call in a file and takes some time
-		s.work(m)
 	case "complain": // writes long lines to stderr, whose length doubles in JSON
 		fmt.Fprint(os.Stderr, strings.Repeat(strings.Repeat(`"`, 1000)+"\n", args.Bytes))
 		s.text(m, "")
 	case "pid":
 		s.text(m, strconv.Itoa(os.Getpid()))
-	case "env":
-		s.text(m, strings.Join(os.Environ(), "\n"))
 	case "crash":
 		os.Exit(3)
 	default:
 		s.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32602, "message": "no tool " + m.Params.Name}})
 	}
-}
-
-// ledger is the file in which processes record the calls that they execute. Tests count these calls.
-var ledger = flag.String("ledger", "", "note in this file what the tool work is called with")
-
-// work records its call in the ledger, sends progress, may ask a question, and answers after some time. Meanwhile,
-// other calls run.
-func (s *server) work(m *message) {
-	args, token := m.Params.Arguments, m.Params.Meta.ProgressToken
-	f, err := os.OpenFile(*ledger, os.O_APPEND|os.O_WRONLY|os.O_CREATE, 0o600)
-	if err == nil {
-		_, err = f.WriteString(args.Tag + "\n")
-		_ = f.Close()
-	}
-	if err != nil {
-		s.send(map[string]any{"jsonrpc": "2.0", "id": m.ID, "error": map[string]any{"code": -32603, "message": err.Error()}})
-		return
-	}
-	for i := range 3 {
-		if token != nil {
-			s.send(map[string]any{
-				"jsonrpc": "2.0",
-				"method":  "notifications/progress",
-				"params":  map[string]any{"progressToken": token, "progress": i + 1},
-			})
-		}
-	}
-	mine := *m
-	end := func(text string) {
-		time.AfterFunc(time.Duration(args.MS)*time.Millisecond, func() { s.text(&mine, text) })
-	}
-	if !args.Ask {
-		end(args.Tag)
-		return
-	}
-	id, _ := json.Marshal("about " + args.Tag)
-	s.mu.Lock()
-	s.asked[string(id)] = func(said string) { end(args.Tag + " " + said) }
-	s.mu.Unlock()
-	s.send(map[string]any{
-		"jsonrpc": "2.0",
-		"id":      json.RawMessage(id),
-		"method":  "elicitation/create",
-		"params":  map[string]any{"message": args.Tag, "requestedSchema": map[string]any{"type": "object", "properties": map[string]any{"said": map[string]any{"type": "string"}}}},
-	})
 }
 
 func (s *server) text(m *message, text string) {

@@ -196,6 +196,7 @@ func TestCacheOwnWords(t *testing.T) {
 			{`{ }`, false},
 			{`{"_meta":{"traceparent":"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}}`, false},
 			{`{"_meta":{}}`, false},
+			{`{"_meta":{"io.modelcontextprotocol/x":1}}`, false},
 			{`{"_meta":{"com.example/tenant":"a"}}`, true},
 			{`{"cursor":"2"}`, true},
 			{`{"requestState":"s"}`, true},
@@ -312,6 +313,19 @@ func TestCacheLeaderLeaves(t *testing.T) {
 		synctest.Wait()
 		bridgetest.Contains(t, strings.Join(u.log, ""), "cancelled")
 		bridgetest.Contains(t, u.list(t), `"t3"`)
+
+		time.Sleep(time.Hour)
+		f.answer = func(_ *conn, _ *bridge.Request, n int) (string, error) {
+			if n == 4 {
+				time.Sleep(time.Minute) // it does not heed the cancellation
+			}
+			return tools(fmt.Sprint("t", n)), nil
+		}
+		ctx, cancel = context.WithCancelCause(t.Context())
+		first = u.later(t, ctx, `{}`)
+		cancel(bridge.ErrCancelled)
+		first()
+		bridgetest.Contains(t, u.list(t), `"t5"`)
 	})
 }
 

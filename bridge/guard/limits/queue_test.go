@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -69,6 +70,14 @@ func (c *crowd) empty(t *testing.T) {
 	defer c.g.mu.Unlock()
 	if q := c.g; q.taken != 0 || q.waiting != 0 || q.parked != 0 || len(q.lines) != 0 || q.ring.Len() != 0 || len(q.counts) != 0 || c.of.last != nil {
 		t.Errorf("left: %d places, %d waiting, %d parked, %d lines, %d turns, %v, %v", q.taken, q.waiting, q.parked, len(q.lines), q.ring.Len(), q.counts, c.of.last)
+	}
+}
+
+// A call that waits elsewhere for too long counts as one that waited here.
+func TestTimedOut(t *testing.T) {
+	q := NewQueue("fake", Options{Calls: 1})
+	if err := q.TimedOut("none of %d became free", 2); !errors.Is(err, bridge.ErrOverloaded) || !strings.Contains(err.Error(), "none of 2 became free") || q.Status().Refused["wait"] != 1 {
+		t.Errorf("%v; refused %v", err, q.Status().Refused)
 	}
 }
 

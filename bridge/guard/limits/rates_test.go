@@ -1,6 +1,7 @@
 package limits
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -19,6 +20,7 @@ func TestParseRate(t *testing.T) {
 		back string
 	}{
 		{"10/s", Rate{PerSecond: 10, Burst: 10}, "10/s"},
+		{"1/s", Rate{PerSecond: 1, Burst: 1}, "1/s"},
 		{"600/m", Rate{PerSecond: 10, Burst: 10}, "10/s"},
 		{"6/m", Rate{PerSecond: 0.1, Burst: 1}, "6/m"},
 		{"36/h", Rate{PerSecond: 0.01, Burst: 1}, "36/h"},
@@ -36,6 +38,76 @@ func TestParseRate(t *testing.T) {
 		if r, err := ParseRate(bad); err == nil {
 			t.Errorf("ParseRate(%q) = %v, want an error", bad, r)
 		}
+	}
+}
+
+// What is refused because it comes too often, in which words, and when it is not refused any more.
+func TestRateRefusals(t *testing.T) {
+	perTool := map[string]Rate{"index": {1.0 / 3600, 1}, "search_*": {0.5, 2}, "search_all": {0.25, 1}}
+	for _, test := range []struct {
+		name, principal string
+		o               Options
+		door            Rate
+		calls           []string // tools, all but the last of which may be called
+		want            string   // of the last
+		after           time.Duration
+	}{
+		{"rate", "p", Options{Rate: Rate{5, 2}}, Rate{}, []string{"a", "b", "c"}, "server fake: it may be called 5/s burst 2 by one caller (limits: rate); try again in 200 ms", 200 * time.Millisecond},
+		{"everybody", "", Options{Rate: Rate{10, 1}}, Rate{}, []string{"a", "b"}, "server fake: it may be called 10/s burst 1 (limits: rate); try again in 100 ms", 100 * time.Millisecond},
+		{"tool", "p", Options{Tools: perTool}, Rate{}, []string{"other", "index", "other", "index"}, "server fake: tool index may be called 1/h by one caller (limits: tools: index); try again in 1h0m0s", time.Hour},
+		{"pattern", "p", Options{Tools: perTool}, Rate{}, []string{"search_a", "search_b", "search_c"}, "server fake: tools search_* may be called 30/m burst 2 by one caller (limits: tools: search_*); try again in 2 s", 2 * time.Second},
+		{"the strictest of several", "p", Options{Tools: perTool}, Rate{}, []string{"search_all", "search_all"}, "server fake: tool search_all may be called 15/m by one caller (limits: tools: search_all); try again in 4 s", 4 * time.Second},
+		{"door", "p", Options{}, Rate{2, 2}, []string{"a", "b", "c"}, "the bridge may be called 2/s by one caller (per_principal: rate); try again in 500 ms", 500 * time.Millisecond},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, q := NewRates("fake", test.o), NewQuota(PerPrincipal{Rate: test.door})
+				ask := func(principal, method, tool string) error {
+					m, from := bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":{"name":"`+tool+`"}}`), &bridge.Caller{Principal: principal}
+					if err := q.Enter(from, m); err != nil {
+						return err
+					}
+					defer q.Leave(from)
+					if r == nil { // without rates
+						return nil
+					}
+					return r.refuse(&bridge.Request{From: from, Message: m})
+				}
+				last := test.calls[len(test.calls)-1]
+				for _, name := range test.calls[:len(test.calls)-1] {
+					if err := ask(test.principal, "tools/call", name); err != nil {
+						t.Fatal(err)
+					}
+				}
+				for range 100 { // which costs nothing
+					err, _ := errors.AsType[*bridge.Error](ask(test.principal, "tools/call", last))
+					if err == nil || err.Told() != test.want || err.After != test.after || !errors.Is(err, bridge.ErrLimited) {
+						t.Fatalf("got  %v\nwant %s", err, test.want)
+					}
+				}
+				if err := ask(test.principal, "tools/list", ""); (err != nil) != (test.name == "door") {
+					t.Errorf("a list: %v", err)
+				}
+				if err := ask("other", "tools/call", last); test.principal != "" && err != nil {
+					t.Errorf("another caller: %v", err)
+				}
+				time.Sleep(test.after - time.Millisecond)
+				if err := ask(test.principal, "tools/call", last); bridge.RetryAfter(err) != time.Millisecond {
+					t.Errorf("a moment too early: %v", err)
+				}
+				time.Sleep(time.Millisecond)
+				if err := ask(test.principal, "tools/call", last); err != nil {
+					t.Error(err)
+				}
+				want := uint64(101)
+				if test.name == "door" {
+					want++ // the list
+				}
+				if n := r.Refused() + q.Refused()["rate"]; n != want || !q.Idle() {
+					t.Errorf("%d were refused, want %d", n, want)
+				}
+			})
+		})
 	}
 }
 

@@ -151,7 +151,11 @@ func TestRetryNotTwice(t *testing.T) {
 					do(r)
 					return nil, failure(bridge.ErrLost)
 				}}
-				if _, err := r.Wrap(s).Call(t.Context(), requested(t, "resources/read", `{"uri":"a:"}`)); !errors.Is(err, bridge.ErrLost) || s.calls.Load() != 1 {
+				q, client := requested(t, "resources/read", `{"uri":"a:"}`), &bridgetest.Client{}
+				if name == "told" {
+					q.Back = client
+				}
+				if _, err := r.Wrap(s).Call(t.Context(), q); !errors.Is(err, bridge.ErrLost) || s.calls.Load() != 1 || len(client.Got()) == 0 && name == "told" {
 					t.Errorf("made %d times: %v", s.calls.Load(), err)
 				}
 			})

@@ -437,7 +437,7 @@ func TestUnknown(t *testing.T) {
 // The greeting unites what the servers can do. Servers that are slow or fail are left out, unless all are.
 func TestInitialize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		one := newActor(t, "one", era.Rev20251125, `{"tools":{"listChanged":false},"tasks":{},"experimental":{"a":{}}}`, nil)
+		one := newActor(t, "one", era.Rev20251125, `{"tools":{"listChanged":false},"tasks":{},"experimental":{"a":{}}}`, map[string]string{"tools/list": `{"tools":[]}`})
 		two := newActor(t, "two", era.Rev20251125, `{"prompts":{},"experimental":{"b":{}}}`, nil)
 		two.set(func() { two.fresh = true })
 		s := play(t, true, one, two)
@@ -458,7 +458,17 @@ func TestInitialize(t *testing.T) {
 		}
 		two.Next().Answer(t, string(two.Upstream.Server().Result))
 		synctest.Wait()
+		s.end()
+
+		// It fails after that: lists do without it.
+		two.set(func() { two.fresh = true })
+		s = play(t, true, one, two)
+		s.call("initialize", bridgetest.InitializeParams)
+		two.set(func() { two.fails = errors.New("it has died") })
+		two.Next().Fail(two.Failing())
+		synctest.Wait()
 		two.Serve = serve
+		bridgetest.Contains(t, s.call("tools/list", `{}`), `"dev.mcp-bridge/missing":[{"server":"two"`)
 		s.end()
 
 		// All fail: so does initialize.
@@ -469,6 +479,39 @@ func TestInitialize(t *testing.T) {
 		bridgetest.Contains(t, s.call("initialize", bridgetest.InitializeParams), "is down")
 		s.end()
 	})
+}
+
+// The first list has a server that starts within the time that Start says. A server whose connection is open has 10 s for
+// its answer.
+func TestListWait(t *testing.T) {
+	for _, test := range []struct {
+		opens, answers, took time.Duration // the second from the first, the last from the beginning of the list
+		listed               bool
+	}{
+		{15 * time.Second, 0, 15 * time.Second, true},
+		{25 * time.Second, 0, 20 * time.Second, false},
+		{3 * time.Second, 9 * time.Second, 12 * time.Second, true},
+		{3 * time.Second, time.Hour, 13 * time.Second, false},
+		{15 * time.Second, time.Hour, 20 * time.Second, false},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			one := newActor(t, "one", era.Rev20251125, caps, map[string]string{"tools/list": `{"tools":[{"name":"x"}]}`})
+			two := newActor(t, "two", era.Rev20251125, caps, nil)
+			s := play(t, true, one, two)
+			began, done := time.Now(), s.ask("tools/list", `{}`)
+			c := two.Next()
+			time.AfterFunc(test.opens, func() {
+				c.Opened()
+				time.AfterFunc(test.answers, func() { c.Answer(t, `{"tools":[{"name":"y"}]}`) })
+			})
+			got := <-done
+			if took := time.Since(began); took != test.took || strings.Contains(got, "two__y") != test.listed || !strings.Contains(got, "one__x") {
+				t.Errorf("%v: after %v the list is %s", test, took, got)
+			}
+			time.Sleep(2 * time.Hour)
+			s.end()
+		})
+	}
 }
 
 // A list that takes too long leaves its server out. Its page comes with the next request, after a notification.
@@ -526,6 +569,8 @@ func TestSet(t *testing.T) {
 		leave := s.serve(changed)
 		bridgetest.Contains(t, s.heard(), "notifications/tools/list_changed", "notifications/resources/list_changed")
 		bridgetest.Contains(t, changed.lines(), `resources/subscribe {"uri":"a:1"}`)
+		s.serve(changed) // it stays, and its subscription with it
+		bridgetest.Lacks(t, changed.lines(), "resources/subscribe")
 		bridgetest.Contains(t, s.call("tools/list", `{}`), `"tools":[{"name":"new__x"}]`)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"two__x"}`), "-32602")
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
@@ -555,6 +600,13 @@ func TestSetPrefix(t *testing.T) {
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), `"by":"it"`)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"new__x"}`), `"by":"it"`)
 		bridgetest.Contains(t, s.call("tools/list", `{}`), `"new__x"`)
+		three := newActor(t, "three", era.Rev20251125, `{"tools":{}}`, map[string]string{"tools/list": `{"tools":[{"name":"y"}]}`, "tools/call": `{"by":"three"}`})
+		three.Prefix = "one__" // which is not the first one's any more
+		s.serve(one, two, three)
+		for _, name := range []string{"one__y", "one__x"} {
+			bridgetest.Contains(t, s.call("tools/call", `{"name":"`+name+`"}`), `"by":"three"`)
+		}
+		s.serve(one, two)
 		time.Sleep(6 * time.Minute)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), "-32602")
 		leave(t.Context(), one.Server)

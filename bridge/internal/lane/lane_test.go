@@ -4,18 +4,22 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tidwall/gjson"
 	"go.uber.org/goleak"
 
 	"github.com/mcp-bridge/bridge/bridge"
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/era"
 	"github.com/mcp-bridge/bridge/bridge/guard/limits"
 	"github.com/mcp-bridge/bridge/bridge/internal/lane"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
@@ -352,5 +356,227 @@ func TestBudget(t *testing.T) {
 		if a, b := budgets["a"].Open(), budgets["b"].Open(); a+b+total.Open() != 0 {
 			t.Errorf("%d and %d are left, %d in all", a, b, total.Open())
 		}
+	})
+}
+
+// single is an adapter with one connection, whose wire has a stream for each call.
+type single struct{ *bridgetest.Upstream }
+
+func (s single) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return s, nil
+}
+
+// Attributes implements bridge.Attributing.
+func (single) Attributes() bool { return true }
+
+// One principal cannot take all connections, of a server or of all: unused ones of its own make room first.
+func TestBudgetOfPrincipals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			name             string
+			slots            int
+			own, all         *limits.Shares
+			most             int // connections of p
+			reason           string
+			spares, yieldOwn int
+		}{
+			{"a server's", 4, limits.NewShares(4, 2), limits.NewShares(100, 2), 3, "one caller has too many connections to it", 0, 1},
+			{"of all servers", 100, limits.NewShares(100, 2), limits.NewShares(8, 2), 6, "one caller has too many connections to all servers", 0, 0},
+			{"two", 2, limits.NewShares(2, 2), limits.NewShares(100, 2), 1, "one caller has too many connections to it", 0, 1},
+			{"no other may use it", 4, limits.NewShares(4, 1), limits.NewShares(100, 2), 4, "it has too many connections", 0, 0},
+			{"an unused one", 6, limits.NewShares(4, 2), limits.NewShares(100, 2), 3, "one caller has too many connections to it", 1, 2},
+		} {
+			spare := &spares{of: tc.own, left: tc.spares}
+			b := lane.NewBudget("s", tc.slots, tc.own, lane.NewTotal(100, tc.all), spare)
+			var all []*lane.Lane
+			open := func(principal string) error {
+				o := options(&server{})
+				o.Budget = b
+				l := lane.New(o, &bridge.Caller{Principal: principal}, lane.Ends{Client: bridge.Nobody{}, Observer: &server{}})
+				all = append(all, l)
+				return call(t, l, "x", "{}")
+			}
+			for range tc.most + tc.spares {
+				if err := open("p"); err != nil {
+					t.Errorf("%s: %v", tc.name, err)
+				}
+			}
+			if err, _ := errors.AsType[*bridge.Error](open("p")); err == nil || !strings.HasPrefix(err.Public, tc.reason) || !errors.Is(err, bridge.ErrOverloaded) {
+				t.Errorf("%s: one more: %v", tc.name, err)
+			}
+			if err := open("q"); (err == nil) != (tc.name != "no other may use it") {
+				t.Errorf("%s: another principal: %v", tc.name, err)
+			}
+			if spare.own != tc.yieldOwn {
+				t.Errorf("%s: asked %d times for an unused connection of p", tc.name, spare.own)
+			}
+			for ; spare.yielded > 0; spare.yielded-- { // no connection was closed
+				tc.own.Force("p", 1)
+			}
+			for _, l := range all {
+				_ = l.Close(t.Context())
+			}
+			if synctest.Wait(); !tc.own.Idle() || !tc.all.Idle() || b.Open() != 0 {
+				t.Errorf("%s: %d connections are left", tc.name, b.Open())
+			}
+		}
+	})
+}
+
+// spares are unused connections of p, which make room for its others.
+type spares struct {
+	of                 *limits.Shares
+	left, own, yielded int
+}
+
+// Yield implements lane.Spare.
+func (s *spares) Yield(principal string, own bool) bool {
+	if own && principal == "p" {
+		s.own++
+	}
+	if !own || s.left == 0 {
+		return false
+	}
+	s.left--
+	s.yielded++
+	s.of.Return("p", 1)
+	return true
+}
+
+// A subscription that the server does not acknowledge in time fails, and is no reason to leave the server alone. One that
+// has begun lasts.
+func TestListenAcknowledged(t *testing.T) {
+	for _, streams := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{}
+			o, up := options(s), bridgetest.NewUpstream(era.LatestModern, `{"tools":{"listChanged":true}}`)
+			o.Handshake = time.Minute
+			o.Adapter = plain{up} // one subscription for all
+			if streams {
+				o.Adapter = single{up}
+			}
+			from := bridgetest.Caller(era.LatestModern, "", "{}")
+			l := lane.New(o, from, lane.Ends{Client: s, Observer: s})
+			listen := func() <-chan error {
+				done := make(chan error, 1)
+				go func() {
+					_, err := l.Call(t.Context(), bridgetest.Request(t, from, bridge.Nobody{}, era.Listen, `{"notifications":{"toolsListChanged":true}}`))
+					done <- err
+				}()
+				return done
+			}
+			if err := l.Ping(t.Context(), time.Second); err != nil {
+				t.Errorf("a ping without a connection: %v", err)
+			}
+			began, silent := time.Now(), listen()
+			up.Next()
+			err, _ := errors.AsType[*bridge.Error](<-silent)
+			if err == nil || err.Public != "it did not acknowledge the subscription within 1m0s" || !errors.Is(err, bridge.ErrRejected) || time.Since(began) != time.Minute {
+				t.Errorf("after %v: %v", time.Since(began), err)
+			}
+			lasts := listen()
+			c := up.Next()
+			c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":{"toolsListChanged":true}}`))
+			if time.Sleep(time.Hour); len(lasts) > 0 {
+				t.Errorf("a subscription that has begun ended: %v", <-lasts)
+			}
+			c.Answer(t, "{}")
+			<-lasts
+			_ = l.Close(t.Context())
+		})
+	}
+}
+
+// Those who listen over a wire without streams share one subscription. Each hears of its own tasks only.
+func TestSharedTasks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		o, up := options(s), bridgetest.NewUpstream(era.LatestModern, `{"tools":{"listChanged":true}}`)
+		o.Adapter = plain{up}
+		from := bridgetest.Caller(era.LatestModern, "", "{}")
+		l := lane.New(o, from, lane.Ends{Client: s, Observer: s})
+		ctx, cancel := context.WithCancel(t.Context())
+		clients := []*bridgetest.Client{{}, {}}
+		var wg sync.WaitGroup
+		var c *bridgetest.Call
+		for i, client := range clients {
+			wg.Go(func() {
+				_, _ = l.Call(ctx, bridgetest.Request(t, from, client, era.Listen, fmt.Sprintf(`{"notifications":{"taskIds":["t%d"]}}`, i)))
+			})
+			c = up.Next() // with those before
+			c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, `{"notifications":`+gjson.GetBytes(c.Whole(), "notifications").Raw+`}`))
+			synctest.Wait()
+		}
+		for _, id := range []string{"t0", "t1", "t2"} {
+			c.Back.Notify(bridgetest.Notification(t, "notifications/tasks", `{"taskId":"`+id+`","status":"working"}`))
+		}
+		synctest.Wait()
+		for i, client := range clients {
+			got := strings.Join(client.Got(), "\n")
+			if n := strings.Count(got, "notifications/tasks"); n != 1 || !strings.Contains(got, fmt.Sprintf(`"taskId":"t%d"`, i)) {
+				t.Errorf("client %d heard %s", i, got)
+			}
+		}
+		cancel()
+		wg.Wait()
+		_ = l.Close(t.Context())
+	})
+}
+
+// plain is an adapter with one connection, whose wire has no streams.
+type plain struct{ *bridgetest.Upstream }
+
+func (p plain) Open(context.Context, *bridge.Caller, bridge.Client) (bridge.Upstream, error) {
+	return p.Upstream, nil
+}
+
+// An open connection is pinged as the settings say from its next call on, also if it was opened while there were no pings.
+func TestPingSettings(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{}
+		o := options(s)
+		o.Idle = -1
+		l := lane.New(o, &bridge.Caller{}, lane.Ends{Client: s, Observer: s})
+		use := func(every time.Duration, calls bool) {
+			o.Set(lane.Settings{Restarts: 30, MaxPause: time.Second, Ping: every})
+			if !calls {
+				return
+			}
+			if err := call(t, l, "x", "{}"); err != nil {
+				t.Fatal(err)
+			}
+			s.take()
+		}
+		for i, step := range []struct {
+			every, during time.Duration
+			least, most   int
+		}{
+			{0, time.Hour, 0, 0},
+			{time.Minute, 10 * time.Minute, 9, 10},
+			{5 * time.Minute, time.Hour, 11, 14}, // without a call
+			{10 * time.Hour, time.Hour, 0, 1},
+			{time.Minute, 4 * time.Minute, 3, 4}, // not only after ten hours
+			{0, time.Hour, 0, 1},                 // without a call
+			{time.Minute, 10 * time.Minute, 9, 10},
+			{0, time.Hour, 0, 0}, // of another connection
+			{time.Minute, 10 * time.Minute, 9, 10},
+		} {
+			if i == 7 {
+				s.rest.Gone(errors.New("it has died"))
+				synctest.Wait()
+			}
+			use(step.every, i != 2 && i != 5)
+			time.Sleep(step.during)
+			pings := 0
+			for _, what := range s.take() {
+				if what == "ping" {
+					pings++
+				}
+			}
+			if pings < step.least || pings > step.most {
+				t.Errorf("step %d: %d pings in %v, one in %v", i, pings, step.during, step.every)
+			}
+		}
+		_ = l.Close(t.Context())
 	})
 }

@@ -1,11 +1,16 @@
 package tools_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -15,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/tools"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/arguments"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // server is an Upstream with a list of tools, which counts its requests.
@@ -23,6 +29,7 @@ type server struct {
 	greeting bridge.Greeting
 	list     string
 	lists    int
+	since    time.Time       // of the last request for the list
 	got      *bridge.Request // the last call
 	answer   func(*bridge.Request) *jsonrpc.Message
 }
@@ -31,7 +38,7 @@ func (s *server) Server() *bridge.Greeting { return &s.greeting }
 
 func (s *server) Call(_ context.Context, r *bridge.Request) (*jsonrpc.Message, error) {
 	if r.Method == "tools/list" {
-		s.lists++
+		s.lists, s.since = s.lists+1, r.NotBefore
 		return jsonrpc.NewResult(nil, []byte(s.list)), nil
 	}
 	if s.got = r; s.answer != nil {
@@ -199,6 +206,188 @@ func TestOverriddenHeaders(t *testing.T) {
 			Mirror: map[string][]string{"Mcp-Param-Path": {"a"}, "Mcp-Param-" + h: {"a"}}}
 		if no := known.Misheaded(r); (no != nil) != wrong {
 			t.Errorf("a client's header %s beside the argument folder is wrong: %t", h, no != nil)
+		}
+	}
+}
+
+// till is a list of tools with one that has a schema, one whose schema cannot be used, and one without.
+const till = `{"tools":[{"name":"pay","inputSchema":{"type":"object","properties":{"amount":{"type":"integer","minimum":1},"to":{"type":"string"}},"required":["amount","to"]}},` +
+	`{"name":"odd","inputSchema":{"type":"nonsense"}},{"name":"bare"}]}`
+
+// Nothing is refused by a schema that is not true any more; what was refused by it is by the new one, or not at all. A
+// list that is a second old is good enough to refuse a call by. A schema that cannot be used is said once.
+func TestCheckChanges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}, list: till}
+		up := tools.New("fake", tools.Options{Check: true}, slog.New(slog.NewTextHandler(&log, nil))).Wrap(s)
+		from := &bridge.Caller{Revision: era.LatestLegacy}
+		pay := func(args, want string) {
+			t.Helper()
+			bridgetest.Contains(t, ask(t, up, from, "tools/call", `{"name":"pay","arguments":`+args+`}`), want)
+		}
+		if pay(`{"amount":"7"}`, `"isError":true`); s.lists != 1 {
+			t.Errorf("listed %d times", s.lists)
+		}
+		if pay(`{"amount":"7"}`, `"isError":true`); s.lists != 2 || !s.since.Equal(time.Now().Add(-time.Second)) { // the cache knows it
+			t.Errorf("listed %d times, and not before %v", s.lists, s.since)
+		}
+		s.list = strings.Replace(till, `"integer"`, `"string"`, 1)
+		pay(`{"amount":"7","to":"x"}`, `"content":[]`)
+		pay(`{"amount":7,"to":"x"}`, "amount: must be a string, not 7")
+		s.list = `{"tools":[]}`
+		pay(`{}`, `"content":[]`) // what has become of it is for the server to say
+		pay(`{}`, `"content":[]`)
+		s.list = till
+		for range 3 {
+			ask(t, up, from, "tools/call", `{"name":"odd","arguments":{"secret":1}}`)
+		}
+		if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "tool=odd") || strings.Contains(got, "secret") {
+			t.Errorf("the log has %s", got)
+		}
+	})
+}
+
+// What could mean one thing to us and another to the server is refused. So is a call that is to become a task in a form
+// that its client understands.
+func TestCheckRefuses(t *testing.T) {
+	s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}, list: till}
+	_, up := learned(s, tools.Options{Check: true})
+	for _, params := range []string{
+		`{"name":"pay","arguments":{"amount":1,"to":"a"},"arguments":{}}`,
+		`{"name":"pay","arguments":{"amount":1,"to":"a"},"Arguments":{}}`,
+		`{"name":"pay","argument\u0053":{}}`,
+		`{"name":"bare","Name":"pay"}`,
+		`{"name":"pay","arguments":{"amount":1},"task":{}}`,
+	} {
+		bridgetest.Contains(t, ask(t, up, &bridge.Caller{Revision: era.LatestLegacy}, "tools/call", params), `"code":-32602`)
+	}
+	if s.got != nil {
+		t.Errorf("the server got %s", s.got.Params)
+	}
+}
+
+// Calls that come at once list the tools once, and one that is given up neither waits for that nor keeps the others from it.
+func TestCheckAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := bridgetest.NewUpstream(era.LatestLegacy, "{}")
+		checked := tools.New("fake", tools.Options{Check: true}, slog.New(slog.DiscardHandler)).Wrap(up)
+		from := bridgetest.Caller(era.LatestLegacy, "", "{}")
+		var cancels []context.CancelFunc
+		var done []chan string
+		for range 9 {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancels, done = append(cancels, cancel), append(done, make(chan string, 1))
+			answer := done[len(done)-1]
+			go func() {
+				m, _ := checked.Call(ctx, bridgetest.Request(t, from, nil, "tools/call", `{"name":"pay"}`))
+				answer <- bridgetest.Text(m)
+			}()
+			synctest.Wait()
+		}
+		up.Next()
+		for _, n := range []int{8, 0} { // one that waits, and the one that lists
+			cancels[n]()
+			if synctest.Wait(); len(done[n]) == 0 && n == 8 {
+				t.Error("a call that was given up still waits")
+			}
+		}
+		up.Next().Answer(t, till)
+		for _, answer := range done[1:8] {
+			bridgetest.Contains(t, <-answer, "amount: is missing")
+		}
+		if got := strings.Join(up.Got(), "\n"); strings.Count(got, "tools/list") != 3 { // one was cancelled, which is said
+			t.Errorf("the server got %s", got)
+		}
+	})
+}
+
+// depot is a list of tools: one that the operator changes, one that a pattern changes, one of which nothing can be promised,
+// one that nobody changes.
+const depot = `{"tools":[{"name":"put","inputSchema":{"type":"object","properties":{"repo":{"type":"string"},"path":{"type":"string"},"size":{"type":"integer"},"region":{"type":"string"},"tenant":{"type":"string"},"dry_run":{"type":"boolean"}},"required":["repo","path","region","tenant"],"additionalProperties":false}},` +
+	`{"name":"get","inputSchema":{"type":"object","properties":{"tenant":{"type":"string"}}}},` +
+	`{"name":"any","inputSchema":{"oneOf":[{"type":"object","properties":{"tenant":{"type":"string"}}}]}},` +
+	`{"name":"plain","inputSchema":{"type":"object","properties":{"repo":{"type":"string"}}}}]}`
+
+// Clients see and send what the operator leaves to them. The server gets the rest, and nothing that was refused.
+func TestOverrides(t *testing.T) {
+	for _, checks := range []bool{false, true} {
+		var log bytes.Buffer
+		s := &server{greeting: bridge.Greeting{Revision: era.LatestLegacy}, list: depot}
+		up := tools.New("fake", tools.Options{Check: checks, Overrides: arguments.Overrides{
+			"put": {
+				"repo": {Value: json.RawMessage(`"acme/x"`)}, "path": {As: "folder", About: "Where"}, "region": {Default: json.RawMessage(`"eu"`)}, "dry_run": {Off: true},
+			},
+			"*": {"tenant": {Value: json.RawMessage(`"${caller.claims.tenant}/${header.X-Team}/${caller.name}"`)}},
+		}}, slog.New(slog.NewTextHandler(&log, nil))).Wrap(s)
+		from := &bridge.Caller{Principal: "ann", Revision: era.LatestLegacy}
+		team, ann := http.Header{"X-Team": {"red"}}, identity.New(map[string][]string{"tenant": {`t"1`}}, nil)
+		request := func(params string, from *bridge.Caller, h http.Header, id *identity.Identity) string {
+			t.Helper()
+			s.got = nil
+			m, err := up.Call(t.Context(), &bridge.Request{Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+params+`}`), From: from, Header: h, Identity: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return bridgetest.Text(m)
+		}
+		for params, want := range map[string]string{ // before any list: the tools are listed
+			`{"name":"put","arguments":{ "folder":"a\u0062", "size":12345678901234567890 }}`: `{ "path":"a\u0062", "size":12345678901234567890 ,"region":"eu","repo":"acme/x","tenant":"t\"1/red/ann"}`,
+			`{"name":"put","arguments":{"folder":"a","region":"us"}}`:                        `{"path":"a","region":"us","repo":"acme/x","tenant":"t\"1/red/ann"}`,
+			`{"name":"get"}`:                            `{"tenant":"t\"1/red/ann"}`,
+			`{"name":"get","arguments":null}`:           `{"tenant":"t\"1/red/ann"}`,
+			`{"name":"plain","arguments":{"repo":"y"}}`: `{"repo":"y"}`,
+		} {
+			request(params, from, team, ann)
+			if got := gjson.GetBytes(s.got.Whole(), "arguments").Raw; got != want {
+				t.Errorf("%s: the server got %s, want %s", params, got, want)
+			}
+		}
+		listed := gjson.Get(ask(t, up, from, "tools/list", `{}`), "result.tools")
+		if names := listed.Get("#.name").Raw; names != `["put","get","plain"]` {
+			t.Errorf("listed are %s", names)
+		}
+		for tool, want := range map[string]string{
+			"0": `{"type":"object","properties":{"folder":{"type":"string","description":"Where"},"size":{"type":"integer"},"region":{"type":"string","default":"eu"}},"required":["folder"],"additionalProperties":false}`,
+			"1": `{"type":"object","properties":{}}`,
+		} {
+			if schema := listed.Get(tool + ".inputSchema").Raw; schema != want {
+				t.Errorf("the schema is %s", schema)
+			}
+		}
+		sets := func(name string) string { return `argument \"` + name + `\": the operator of the bridge sets it` }
+		const twice, put = "params must not have name or arguments twice", `{"name":"put","arguments":{"folder":"a"`
+		for _, tc := range []struct {
+			params string
+			from   *bridge.Caller
+			header http.Header
+			id     *identity.Identity
+			want   string
+		}{
+			{put + `,"repo":"evil/x"}}`, from, team, ann, sets("repo")},
+			{put + `,"r\u0065po":"evil/x"}}`, from, team, ann, sets("repo")},
+			{put + `,"Tenant":"evil"}}`, from, team, ann, sets("Tenant")},
+			{put + `,"dry_run":true}}`, from, team, ann, sets("dry_run")},
+			{put + `},"arguments":{}}`, from, team, ann, twice},
+			{put + `},"Arguments":{"repo":"evil/x"}}`, from, team, ann, twice},
+			{put + `},"argument\u0073":{"repo":"evil/x"}}`, from, team, ann, twice},
+			{`{"name":"put","arguments":{"path":"a"}}`, from, team, ann, "folder"},
+			{`{"name":"put","arguments":[]}`, from, team, ann, "must be an object"},
+			{`{"name":"any","arguments":{"tenant":"evil"}}`, from, team, ann, "Unknown tool: any"},
+			{`{"name":"absent","arguments":{}}`, from, team, ann, "Unknown tool: absent"},
+			{`{"name":"get"}`, from, team, nil, sets("tenant") + " to ${caller.claims.tenant}, which this caller lacks"},
+			{`{"name":"get"}`, from, http.Header{"X-Team": {"red", "blue"}}, ann, sets("tenant") + " to ${header.X-Team}, which this caller lacks"},
+			{`{"name":"get"}`, &bridge.Caller{Revision: era.LatestLegacy}, team, ann, sets("tenant") + " to ${caller.name}, which this caller lacks"},
+		} {
+			if bridgetest.Contains(t, request(tc.params, tc.from, tc.header, tc.id), tc.want); s.got != nil {
+				t.Errorf("%s: the server got %s", tc.params, s.got.Params)
+			}
+		}
+		if checks {
+			bridgetest.Contains(t, request(`{"name":"put","arguments":{"folder":1}}`, from, team, ann), "folder: must be a string")
+		}
+		if got := log.String(); strings.Count(got, "the override of an argument does not apply") != 1 || !strings.Contains(got, "tool=any argument=tenant") {
+			t.Errorf("the log has %s", got)
 		}
 	}
 }

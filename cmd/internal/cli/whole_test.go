@@ -38,13 +38,15 @@ func everything(t *testing.T) string {
 	return path
 }
 
-// Whole runs, with a real server as a child process of a real bridge.
+// Whole runs, with a real server as a child process of a real bridge. Commands of one client are no instances: they need no
+// store, also where the file has a cluster (S-003).
 func TestWholeRuns(t *testing.T) {
 	program := everything(t)
 	before := goleak.IgnoreCurrent()
 	t.Cleanup(func() { goleak.VerifyNone(t, before) })
 	dir := t.TempDir()
-	config := file(t, "bridge.yaml", "servers:\n  ours: { stdio: { command: "+program+", args: [stdio] }, tools: { allow: [\"get-*\"] } }\n")
+	config := file(t, "bridge.yaml", "cluster: { redis: redis://127.0.0.1:1, secret: "+strings.Repeat("secret", 9)+", listen: 127.0.0.1:0, advertise: 127.0.0.1 }\n"+
+		"servers:\n  ours: { stdio: { command: "+program+", args: [stdio] }, tools: { allow: [\"get-*\"] } }\n")
 	for _, test := range []struct {
 		name           string
 		args           []string

@@ -67,10 +67,17 @@ func TestFailing(t *testing.T) {
 			&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOverloaded},
 			&bridge.Error{Kind: bridge.ErrUnavailable, Err: bridge.ErrOpen},
 			&bridge.Error{Kind: bridge.ErrTimeout},
+			&bridge.Error{Kind: bridge.ErrRejected},
 			nil,
 		} {
 			if s.CallDone(err, false); s.Failing() != nil {
 				t.Errorf("%v makes it fail", err)
+			}
+		}
+		for headers, fails := range map[bool]bool{true: false, false: true} { // one caller's wrong token says nothing about others
+			s := health.New(health.Options{Log: slog.New(slog.DiscardHandler)})
+			if s.CallDone(&bridge.Error{Kind: bridge.ErrCredentials}, headers); (s.Failing() != nil) != fails {
+				t.Errorf("credentials are refused, with headers of the caller %t: %v", headers, s.Failing())
 			}
 		}
 		s.CallDone(&bridge.Error{Kind: bridge.ErrUnavailable, Public: "gone"}, false)

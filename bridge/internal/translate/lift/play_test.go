@@ -99,6 +99,7 @@ func TestGrade(t *testing.T) {
 		{"URLs to visit", era.Rev20250618, era.Rev20251125, "tools/call", `{"name":"x"}`, `{"name":"x"}`,
 			`"error":{"code":-32042,"message":"m","data":{"elicitations":[{"url":"https://a.example"}]}}`, `"code":-32603,"message":"m: https://a.example"`},
 		{"newer client", era.Rev20251125, era.Rev20241105, "tools/call", `{"name":"x"}`, `{"name":"x"}`, `"result":{"structuredContent":{"a":1}}`, `"result":{"structuredContent":{"a":1}}`},
+		{"task of a newer client", era.Rev20251125, era.Rev20250618, "tools/call", `{"name":"x","task":{"ttl":1},"n":1.0}`, `{"name":"x","n":1.0}`, `"result":{"content":[]}`, `"result":{"content":[]}`},
 		{"tasks", era.Rev20250618, era.Rev20251125, "initialize", bridgetest.InitializeParams, bridgetest.InitializeParams, `"result":{"capabilities":{"tasks":{},"tools":{}}}`, `"result":{"capabilities":{"tools":{}}}`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -141,6 +142,43 @@ func TestGradeBack(t *testing.T) {
 	bridgetest.Contains(t, strings.Join(s.Got(), "\n"), "roots/list_changed")
 }
 
+// Answers to questions are translated for an older server. A server that asks before its revision is known asks only what
+// the client's revision can express.
+func TestGradeAnswers(t *testing.T) {
+	s := play(t, era.Rev20251125, era.Rev20250618, `{"sampling":{}}`, `{}`)
+	content := ""
+	s.client.Reply = func(*jsonrpc.Message) *jsonrpc.Message {
+		return bridgetest.Result(t, `{"role":"assistant","model":"m","content":`+content+`}`)
+	}
+	var got string
+	s.Serve = func(r *bridge.Request) *jsonrpc.Message {
+		r.Back.Ask(bridgetest.Question(t, "sampling/createMessage", `{"messages":[],"maxTokens":1}`), func(m *jsonrpc.Message) { got = string(m.Result) + string(m.Error) })
+		return bridgetest.Result(t, `{}`)
+	}
+	for given, want := range map[string]string{
+		`[{"type":"text","text":"a"},{"type":"text","text":"b"}]`: `"content":{"type":"text","text":"a\nb"}`,
+		`[{"type":"image"},{"type":"text","text":"b"}]`:           `"code":-32603`,
+	} {
+		content = given
+		s.call("tools/call", `{"name":"x"}`)
+		bridgetest.Contains(t, got, want)
+	}
+	s.end()
+	early := lift.New(bridgetest.Caller(era.Rev20250618, "", `{"elicitation":{},"roots":{}}`), s.client, &lift.Options{}).Client()
+	s.client.Got()
+	for method, params := range map[string]string{
+		"elicitation/create": `{"message":"m","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string","enum":["x"]}}}}}`,
+		"roots/list":         `{}`,
+	} {
+		early.Ask(bridgetest.Question(t, method, params), func(m *jsonrpc.Message) {
+			if method == "elicitation/create" {
+				bridgetest.Contains(t, string(m.Error), `"code":-32602`)
+			}
+		})
+	}
+	same(t, "the client got", strings.Join(s.client.Got(), "\n"), "asked roots/list {}")
+}
+
 // sent is what goes with each request of a session of 2025-11-25 to a modern server.
 const sent = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"io.modelcontextprotocol/clientInfo":{"name":"c","version":"1"}}`
 
@@ -156,6 +194,13 @@ func TestModern(t *testing.T) {
 		{"members without meaning in sessions", "tools/call", `{"name":"x","requestState":"s","inputResponses":{}}`, `{` + sent + `,"name":"x"}`, `"result":{}`, `"result":{}`},
 		{"reserved members of the client", "tools/call", `{"name":"x","_meta":{"io.modelcontextprotocol/logLevel":"debug"}}`, `{"name":"x",` + sent + `}`, `"result":{}`, `"result":{}`},
 		{"members that appear twice", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"result":{"ttlMs":1,"a":1,"ttlMs":2,"_meta":{"io.modelcontextprotocol/serverInfo":{},"k":1}}`, `"result":{"_meta":{"k":1},"a":1}`},
+		{"type that appears twice", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"result":{"resultType":"x","content":[],"resultType":"complete","n":1.0}`, `"result":{"content":[],"n":1.0}`},
+		{"members between others", "tools/list", `{}`, `{` + sent + `}`, `"result":{"tools":[],"resultType":"complete","ttlMs":1,"nextCursor":"","cacheScope":"public"}`, `"result":{"tools":[],"nextCursor":""}`},
+		{"a part of _meta", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"result":{"content":[],"_meta":{"a":1e3,"io.modelcontextprotocol\/serverInfo":{"name":"s"},"b":2}}`, `"result":{"content":[],"_meta":{"a":1e3,"b":2}}`},
+		{"content over several lines", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, "\"result\":{\n\"content\":[],\"structuredContent\":[1,\n2.0]}", `"result":{ "content":[{"type":"text","text":"[1,\n2.0]"}]}`},
+		{"type that is no text", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"result":{"resultType":5}`, `"code":-32603`},
+		{"question of a list", "tools/list", `{}`, `{` + sent + `}`, `"result":{"resultType":"input_required","requestState":"s"}`, `"code":-32603`},
+		{"unsupported version", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"error":{"code":-32022,"message":"m"}`, `"code":-32603`},
 		{"resource that does not exist", "resources/read", `{"uri":"a:b"}`, `{` + sent + `,"uri":"a:b"}`, `"error":{"code":-32602,"message":"no","data":{"uri":"a:b"}}`, `"code":-32002`},
 		{"unknown kind of result", "tools/call", `{"name":"x"}`, `{` + sent + `,"name":"x"}`, `"result":{"resultType":"task"}`, `"message":"server fake: its answer has an unknown resultType: \"task\"","data":{"bridge":"upstream_invalid"}`},
 		{"method of a task", "tasks/get", `{"taskId":"t"}`, "", "", `"code":-32601,"message":"server fake has no method tasks/get"`},
@@ -315,6 +360,21 @@ func TestConverseRefused(t *testing.T) {
 		}
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"x"}`), "it keeps asking for input (the limit is 10)")
 		s.end()
+
+		// A URL that is asked for again and again ends after an hour (R-141).
+		s = play(t, era.Rev20251125, era.Rev20260728, `{"elicitation":{"url":{}}}`, `{"tools":{}}`)
+		s.begin()
+		s.client.Reply = func(*jsonrpc.Message) *jsonrpc.Message { return bridgetest.Result(t, `{"action":"accept"}`) }
+		s.Serve = func(*bridge.Request) *jsonrpc.Message {
+			return bridgetest.Result(t, `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":{"mode":"url","message":"m","url":"https://x.example"}}}}`)
+		}
+		began := time.Now()
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"x"}`), "was not done within 1h0m0s of questions and answers")
+		if took, n := time.Since(began), len(s.Got()); took != time.Hour || n < 100 || n > 130 {
+			t.Errorf("it ended after %v and %d attempts", took, n)
+		}
+		bridgetest.Lacks(t, strings.Join(s.client.Got()[1:], "\n"), "asked")
+		s.end()
 	})
 }
 
@@ -380,8 +440,8 @@ func TestSubscribe(t *testing.T) {
 
 		// One that the server refuses is the client's, and the others stay.
 		one = s.ask("resources/subscribe", `{"uri":"a:3"}`)
-		s.Next().Refuse(t, `{"code":-5,"message":"not that one"}`)
-		bridgetest.Contains(t, <-one, "not that one")
+		s.Next().Refuse(t, "{\n\"code\":-5,\n\"message\":\"not that one\"}")
+		bridgetest.Contains(t, <-one, `"error":{ "code":-5, "message":"not that one"}`) // on one line
 		two = s.ask("resources/subscribe", `{"uri":"a:4"}`)
 		s.Next()
 		bridgetest.Contains(t, <-two, "error: server fake: it did not acknowledge a subscription within 10s")

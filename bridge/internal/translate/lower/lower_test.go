@@ -1,6 +1,7 @@
 package lower_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/internal/translate/lower"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
+	"github.com/mcp-bridge/bridge/internal/rawjson"
 	"github.com/mcp-bridge/bridge/internal/seal"
 )
 
@@ -37,6 +39,7 @@ type stage struct {
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
+	log    bytes.Buffer
 
 	mu     sync.Mutex // guards the rest
 	events []string   // of Line and Slot
@@ -57,7 +60,7 @@ func play(t *testing.T, revision, capabilities string, of lower.Clients) *stage 
 	s := &stage{Upstream: bridgetest.NewUpstream(revision, capabilities), t: t, from: bridgetest.Caller(era.LatestModern, "", able)}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	o := lower.Options{
-		Name: "fake", Log: slog.New(slog.DiscardHandler), MaxTask: new(atomic.Int64),
+		Name: "fake", Log: slog.New(slog.NewTextHandler(&s.log, nil)), MaxTask: new(atomic.Int64),
 		Lasting: true, Alone: true, Instance: "here", Seals: key, Rewrites: &list.Rewrites{},
 		Queue: limit{},
 	}
@@ -232,6 +235,11 @@ func TestCall(t *testing.T) {
 			`{"name":"x","arguments":{"a":1.0},"_meta":{"k":1}}`, `"result":{"content":[]}`, `"result":{` + envelope + `,"content":[]}`},
 		{"task and answers without questions are dropped", era.Rev20251125, "tools/call", `{"name":"x","task":{},"inputResponses":{"mine":{}}}`,
 			`{"name":"x"}`, `"result":{}`, `"result":{` + envelope + `}`},
+		{"members that appear twice", era.Rev20251125, "tools/call", `{"name":"x"}`, `{"name":"x"}`, `"result":{"resultType":1,"a":1,"resultType":2,"_meta":{"k":1},"_meta":{"k":2}}`,
+			`"result":{"resultType":"complete","a":1,"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"},"k":1}}`},
+		{"large numbers", era.Rev20251125, "tools/call", `{"name":"x"}`, `{"name":"x"}`, `"result":{ "isError":true,"n":12345678901234567890}`, `"result":{` + envelope + `, "isError":true,"n":12345678901234567890}`},
+		{"tools of a list", era.Rev20251125, "tools/list", `{}`, `{}`, `"result":{"_meta":{"k":1},"resultType":"x","tools":[{"name":"a","execution":{"taskSupport":"optional"}}]}`,
+			`"result":{"ttlMs":0,"cacheScope":"private","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"fake","version":"1"},"k":1},"resultType":"complete","tools":[{"name":"a"}]}`},
 		{"list", era.Rev20250618, "tools/list", `{}`, `{}`, `"result":{"tools":[]}`, `"result":{` + cached + `,"tools":[]}`},
 		{"empty list with lifetime", era.Rev20250618, "prompts/list", `{}`, `{}`, `"result":{"ttlMs":5,"prompts":[]}`, `"ttlMs":0,`},
 		{"_meta of the server stays", era.Rev20250618, "tools/call", `{"name":"x"}`, `{"name":"x"}`, `"result":{"_meta":{"k":1}}`, `"k":1`},
@@ -454,7 +462,18 @@ func TestUnattributed(t *testing.T) {
 		if !s.s.Unattributed() {
 			t.Error("the question does not count")
 		}
-		// Roots wait for a call: one question is taken up, one withdrawn, one too old.
+		// Roots wait for a call: one question is taken up, one withdrawn, one too old. Only so many wait (R-178).
+		var refused atomic.Int64
+		for range 2 * bridge.MaxQuestions {
+			s.tr.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) { refused.Add(1) })
+		}
+		if refused.Load() != bridge.MaxQuestions {
+			t.Errorf("%d questions were refused at once", refused.Load())
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		if synctest.Wait(); refused.Load() != 2*bridge.MaxQuestions {
+			t.Errorf("%d questions were refused in the end", refused.Load())
+		}
 		s.tr.Ask(bridgetest.Question(t, "roots/list", `{}`), got.take)
 		time.Sleep(11 * time.Second)
 		bridgetest.Contains(t, <-got, "no request of a client is in flight")
@@ -479,7 +498,9 @@ func TestUnattributed(t *testing.T) {
 		bridgetest.Contains(t, next.answer(), envelope)
 		d.Answer(t, `{}`)
 		bridgetest.Contains(t, other.answer(), envelope)
+		s.tr.Ask(bridgetest.Question(t, "roots/list", `{}`), got.take) // waits until the end
 		s.end()
+		bridgetest.Contains(t, <-got, `"error"`)
 	})
 }
 
@@ -525,6 +546,7 @@ func TestCancelled(t *testing.T) {
 		bridgetest.Contains(t, s.seen(), "suspect true, ", "suspect false")
 		s.ping = func() error { return bridge.ErrTimeout }
 		cancelOne()
+		cancelOne() // while the first ping has no answer
 		bridgetest.Lacks(t, s.seen(), "suspect false")
 		got := make(replies, 1)
 		s.tr.Ask(bridgetest.Question(t, "sampling/createMessage", `{}`), got.take) // perhaps about the cancelled call
@@ -571,7 +593,12 @@ func TestMaxParked(t *testing.T) {
 		for range lower.MaxParked {
 			bridgetest.Contains(t, park(), "input_required")
 		}
-		same(t, "one too many", park(), "error: the server asks its client a question, and too many calls are parked (the limit is 32)")
+		v := s.ask(from, "tools/call", `{"name":"x"}`)
+		c, got := s.Next(), make(replies, 1)
+		c.Back.Ask(bridgetest.Question(t, "elicitation/create", `{"message":"m","requestedSchema":{}}`), got.take)
+		same(t, "one too many", v.answer(), "error: the server asks its client a question, and too many calls are parked (the limit is 32)")
+		same(t, "the server got", <-got, `{"jsonrpc":"2.0","id":1,"result":{"action":"cancel"}}`) // nobody answers in the client's name
+		<-c.Ctx.Done()
 		if s.s.EvictStale("p", true) {
 			t.Error("a call gives way at once")
 		}
@@ -581,6 +608,64 @@ func TestMaxParked(t *testing.T) {
 			t.Errorf("Status() = %+v", s.s.Status())
 		}
 		s.end()
+		for _, line := range []string{"too many calls are parked\" method=tools/call max=32\n", `parked call evicted for another one" method=tools/call waited=1m2s`} {
+			if strings.Count(s.log.String(), line) != 1 { // at most one warning a minute
+				t.Errorf("the log has not once %s\n%s", line, s.log.String())
+			}
+		}
+	})
+}
+
+// A client that leaves in the very moment in which its call is parked has not heard of it: the call is cancelled.
+func TestCancelAgainstParking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, lower.Clients{})
+		const calls = 50
+		for range calls {
+			v := s.ask(s.from, "tools/call", `{"name":"x"}`)
+			s.Next().Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+			time.AfterFunc(30*time.Millisecond, func() { v.cancel(bridge.ErrCancelled) }) // the window for questions
+			if got := v.answer(); v.err == nil {
+				again := s.ask(s.from, "tools/call", `{"name":"x",`+state(t, got)+`}`)
+				again.cancel(bridge.ErrCancelled)
+				again.answer()
+			}
+		}
+		time.Sleep(11 * time.Minute)
+		synctest.Wait()
+		if n := strings.Count(strings.Join(s.Got(), "\n"), "cancelled tools/call"); n != calls {
+			t.Errorf("%d of %d calls were cancelled", n, calls)
+		}
+		if st := s.s.Status(); st != (lower.Status{}) {
+			t.Errorf("left: %+v", st)
+		}
+		s.end()
+	})
+}
+
+// R-123: no requestState but a client's own, unchanged, does anything.
+func FuzzRequestState(f *testing.F) {
+	f.Add(uint16(0), byte(1), "")
+	f.Add(uint16(40), byte(128), "")
+	f.Add(uint16(0), byte(0), "AQ")
+	f.Fuzz(func(t *testing.T, at uint16, flip byte, other string) {
+		synctest.Test(t, func(t *testing.T) {
+			s := play(t, era.Rev20251125, `{}`, lower.Clients{})
+			v := s.ask(s.from, "tools/call", `{"name":"x"}`)
+			s.Next().Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+			changed := []byte(statePattern.FindStringSubmatch(v.answer())[1])
+			if flip == 0 {
+				changed = []byte(other)
+			} else {
+				changed[int(at)%len(changed)] ^= flip
+			}
+			params := `{"name":"x","inputResponses":{"r1":{"roots":[]}},"requestState":` + rawjson.Quote(string(changed)) + `}`
+			bridgetest.Contains(t, s.ask(s.from, "tools/call", params).answer(), "-32602")
+			if n := len(s.Got()); n != 1 {
+				t.Errorf("the server got %d messages", n)
+			}
+			s.end()
+		})
 	})
 }
 
@@ -597,7 +682,8 @@ func TestMaxParkedEnded(t *testing.T) {
 			return v.answer(), c
 		}
 		waits, _ := park()
-		for range lower.MaxParked - 1 {
+		other, _ := park()
+		for range lower.MaxParked - 2 {
 			_, c := park()
 			c.Answer(t, `{"content":[],"isError":true}`)
 		}
@@ -606,6 +692,12 @@ func TestMaxParkedEnded(t *testing.T) {
 			t.Error("the call that waits does not give way for a connection")
 		}
 		bridgetest.Contains(t, s.ask(from, "tools/call", `{"name":"x",`+state(t, waits)+`}`).answer(), "no longer exists")
+		for range lower.MaxParked - 3 {
+			if !s.s.EvictStale("p", false) {
+				t.Error("a call that has ended does not give way")
+			}
+		}
+		bridgetest.Contains(t, s.ask(from, "tools/call", `{"name":"x",`+state(t, other)+`}`).answer(), "input_required")
 		if s.s.EvictStale("p", true) {
 			t.Error("a call that has ended gives way for a connection")
 		}

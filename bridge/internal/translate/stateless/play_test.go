@@ -41,16 +41,21 @@ func (c *connection) Caller() *bridge.Caller                    { return c.from 
 func (c *connection) Checked() bridge.Upstream                  { return c.Upstream }
 func (c *connection) Go(func(context.Context)) bool             { return false }
 func (c *connection) Keep(context.Context) (func(), error)      { return func() {}, nil }
-func (c *connection) Ping(context.Context, time.Duration) error { return nil }
-func (c *connection) Known(context.Context) (*bridge.Greeting, bool, error) {
+func (c *connection) Ping(context.Context, time.Duration) error { return c.s.mute }
+func (c *connection) Known(ctx context.Context) (*bridge.Greeting, bool, error) {
 	c.s.greetings++
 	if c.s.full > 0 && c.n > c.s.full {
 		return nil, false, bridge.ErrOverloaded
 	}
+	if c.s.opens != nil {
+		if err := c.s.opens(ctx, c); err != nil {
+			return nil, false, err
+		}
+	}
 	return c.Server(), c.s.attributes, nil
 }
-func (c *connection) Holds(r *bridge.Request, _ *bridge.Greeting, _ error) bool {
-	return r.Method == c.s.held
+func (c *connection) Holds(r *bridge.Request, _ *bridge.Greeting, err error) bool {
+	return r.Method == c.s.held || err != nil && r.Method == c.s.stale
 }
 
 // stage is a pool of connections that the test plays.
@@ -61,10 +66,13 @@ type stage struct {
 	revision, capabilities string // of the server
 	// The rest is set before the calls that it is for.
 	all        []*connection
-	serve      func(r *bridge.Request) *jsonrpc.Message // nil leaves calls to the test
-	attributes bool                                     // the wire attributes questions
-	held       string                                   // the method whose answers are cached
-	full       int                                      // how many connections can be opened; 0 means any number
+	serve      func(r *bridge.Request) *jsonrpc.Message       // nil leaves calls to the test
+	attributes bool                                           // the wire attributes questions
+	opens      func(ctx context.Context, c *connection) error // before a greeting is known
+	mute       error                                          // what comes of pings
+	held       string                                         // the method whose answers are cached
+	stale      string                                         // the method whose old answers serve without a connection
+	full       int                                            // how many connections can be opened; 0 means any number
 	greetings  int
 	heard      []string // changes that may have been missed, and notifications about calls
 }
@@ -107,7 +115,10 @@ func newPool(t *testing.T, s stateless.Server, o stateless.Options) *stateless.P
 	if o.Budget == nil {
 		o.Budget = budget(10)
 	}
-	o.Server, o.Shares, o.Force = s, limits.NewShares(100, 0), context.Background()
+	if o.Shares == nil {
+		o.Shares = limits.NewShares(100, 0)
+	}
+	o.Server, o.Force = s, context.Background()
 	return stateless.New(o)
 }
 
@@ -201,6 +212,8 @@ func TestRelay(t *testing.T) {
 		{"without a kind", "tools/call", `{"name":"x"}`, `"result":{"content":[]}`, `"result":{"resultType":"complete","content":[]}`},
 		{"with a handle of the bridge", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge/lane":"l"}}`, `"result":{}`, `"result":{"resultType":"complete"}`},
 		{"invalid handle", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge/lane":5}}`, "", `dev.mcp-bridge/lane must be a string`},
+		{"empty handle", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge/lane":""}}`, "", `"code":-32602`},
+		{"endless handle", "tools/call", `{"name":"x","_meta":{"dev.mcp-bridge\/lane":"` + strings.Repeat("x", 257) + `"}}`, "", `"code":-32602`},
 		{"contradiction", "tools/call", `{"name":"contradiction"}`, "", `"message":"contradiction"`},
 		{"legacy error code", "resources/read", `{"uri":"a:b"}`, `"error":{"code":-32002,"message":"no"}`, `"code":-32602,"message":"no","data":{"uri":"a:b"}`},
 		{"discover", "server/discover", `{}`, `"result":{"supportedVersions":["x"],"capabilities":{"tools":{}}}`, discover},
@@ -259,7 +272,11 @@ func TestHandles(t *testing.T) {
 		for principal, params := range map[string]string{"q": `{"name":"x",` + state + `}`, "p": `{"name":"x","requestState":"own"}`} {
 			bridgetest.Contains(t, s.call(principal, "tools/call", params), "was not given to this client")
 		}
-		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x","RequestState":"own"}`), "in case only")
+		for _, like := range []string{"RequestState", `reque\u017ftState`, `request\u017ftate`, "requeststate"} {
+			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x","`+like+`":"own"}`), "-32602", "in case only")
+			bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x",`+state+`,"`+like+`":"own"}`), "-32602", "in case only")
+		}
+		bridgetest.Contains(t, s.call("p", "tools/call", `{"name":"x",`+state+`,"requestState":"own"}`), "-32602")
 
 		answer = `{"resultType":"task","taskId":"T","status":"working"}`
 		task := gjson.Get(s.call("p", "tools/call", `{"name":"x"}`), "result.taskId").Str
@@ -267,11 +284,18 @@ func TestHandles(t *testing.T) {
 		bridgetest.Contains(t, s.call("p", "tasks/get", `{"taskId":"`+task+`","TaskId":"z"}`), `"taskId":"`+task+`"`)
 		bridgetest.Contains(t, got, `"taskId":"T"`)
 		bridgetest.Lacks(t, got, "TaskId")
+		s.call("p", "tasks/cancel", `{"taskId":"`+task+`","taskId":"other"}`)
+		bridgetest.Lacks(t, got, "other")
+		bridgetest.Contains(t, s.call("p", "tasks/get", `{}`), "-32602")
 		for principal, id := range map[string]string{"q": task, "p": "T"} {
-			bridgetest.Contains(t, s.call(principal, "tasks/get", `{"taskId":"`+id+`"}`), "there is no such task")
+			for _, method := range []string{"tasks/get", "tasks/update", "tasks/cancel"} {
+				bridgetest.Contains(t, s.call(principal, method, `{"taskId":"`+id+`"}`), "there is no such task")
+			}
 			bridgetest.Contains(t, s.call(principal, era.Listen, `{"notifications":{"taskIds":["`+id+`"]}}`), "there is no such task")
 		}
-		bridgetest.Contains(t, s.call("p", era.Listen, `{"notifications":{"TaskIds":["T"]}}`), "-32602")
+		for _, others := range []string{`"notifications":{"TaskIds":["T"]}`, `"notifications":{"taskIds":["` + task + `"]},"Notifications":{"taskIds":["T"]}`, `"notifications":{"ta\u0073kId\u017f":["T"]}`} {
+			bridgetest.Contains(t, s.call("p", era.Listen, `{`+others+`}`), "-32602")
+		}
 		v := s.ask("p", `{}`, era.Listen, `{"notifications":{"taskIds":["`+task+`"]}}`)
 		v.answer()
 		same(t, "the client got", strings.Join(v.Got(), "\n"), era.Acknowledged+` {"notifications":{"taskIds":["`+task+`"]}}`+"\n"+`notifications/tasks {"taskId":"`+task+`","status":"working"}`)
@@ -350,6 +374,135 @@ func TestClaim(t *testing.T) {
 	})
 }
 
+// A question that comes after a call was cancelled may be about that one: no other client is shown it, and a server that
+// has asked so gets no further call over that connection. Where the wire attributes questions, calls share a connection
+// until the server asks beside its calls.
+func TestSuspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{})
+		s.mute = bridge.ErrTimeout
+		refused := make(chan string, 1)
+		beside := func(c *connection) {
+			c.rest.Ask(bridgetest.Question(t, "elicitation/create", `{"message":"secret"}`), func(m *jsonrpc.Message) { refused <- string(m.Error) })
+			bridgetest.Contains(t, <-refused, `"code":-32603`)
+		}
+		gone := s.ask("", able, "tools/call", `{"name":"x"}`)
+		s.all0().Next()
+		gone.cancel(bridge.ErrCancelled)
+		gone.answer()
+		other := s.ask("", able, "tools/call", `{"name":"y"}`) // over the same one: the server has never asked anything
+		c := s.all[0].Next()
+		beside(s.all[0])
+		c.Answer(t, `{}`)
+		bridgetest.Contains(t, other.answer(), `"complete"`)
+		last := s.ask("", able, "tools/call", `{"name":"z"}`)
+		time.Sleep(100 * time.Millisecond)
+		synctest.Wait()
+		if len(s.all) != 2 {
+			t.Fatalf("%d connections", len(s.all))
+		}
+		s.all[1].Next().Answer(t, `{}`)
+		last.answer()
+		s.end()
+
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{})
+		s.attributes = true
+		calls := func(connections ...int) {
+			var visits []*visit
+			for range connections {
+				visits = append(visits, s.ask("", able, "tools/call", `{"name":"x"}`))
+				synctest.Wait()
+			}
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			var open []*bridgetest.Call
+			for _, n := range connections {
+				open = append(open, s.all[n].Next())
+			}
+			if len(connections) > 1 && connections[1] == 0 {
+				beside(s.all[0])
+			}
+			for i, c := range open {
+				c.Answer(t, `{}`)
+				visits[i].answer()
+			}
+		}
+		calls(0, 0)
+		calls(1, 2)
+		s.end()
+	})
+}
+
+// A principal has so many connections. The one that was not used for longest makes room, but none that is in use (R-178).
+func TestProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(100)})
+		s.serve = func(r *bridge.Request) *jsonrpc.Message {
+			if r.Name() == "slow" {
+				return nil
+			}
+			return bridgetest.Result(t, `{}`)
+		}
+		caps := func(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n) }
+		quick := func(n int) { s.ask("", caps(n), "tools/call", `{"name":"x"}`).answer() }
+		slow := func(principal string, n int) *visit {
+			v := s.ask(principal, caps(n), "tools/call", `{"name":"slow"}`)
+			synctest.Wait()
+			return v
+		}
+		const most = 8
+		busy := []*visit{slow("", 0)}
+		for n := range most {
+			quick(n)
+		}
+		quick(100)
+		synctest.Wait()
+		if open := s.pool.Status().Open; open != most || len(s.all) != most+1 {
+			t.Errorf("%d connections of %d, want %d", open, len(s.all), most)
+		}
+		quick(0) // the first is still there, and the third, but not the second
+		if quick(2); len(s.all) != most+1 {
+			t.Errorf("%d connections were opened", len(s.all))
+		}
+		for n := range most {
+			busy = append(busy, slow("", n))
+		}
+		bridgetest.Contains(t, slow("", most).answer(), "it has too many connections for clients of different capabilities")
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(100)})
+		busy = nil
+		for range lower.MaxParked + 1 {
+			busy = append(busy, s.ask("p", able, "tools/call", `{"name":"slow"}`))
+			time.Sleep(200 * time.Millisecond)
+		}
+		if open, queued := s.pool.Status().Open, s.pool.Status().Queued; open != lower.MaxParked || queued != 1 {
+			t.Errorf("%d connections of one caller, and %d calls wait", open, queued)
+		}
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Shares: limits.NewShares(4, 2)})
+		s.serve = func(r *bridge.Request) *jsonrpc.Message { return nil }
+		for n := range 3 {
+			busy = append(busy, slow("p", n))
+		}
+		bridgetest.Contains(t, slow("p", 3).answer(), "one caller has too many connections to it: the limit is 3")
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+	})
+}
+
 // all0 waits for the first connection.
 func (s *stage) all0() *connection {
 	synctest.Wait()
@@ -372,6 +525,23 @@ func TestGone(t *testing.T) {
 		if len(s.all) != 2 || s.all[0].Closed() != 1 {
 			t.Errorf("%d connections; the first was closed %d times", len(s.all), s.all[0].Closed())
 		}
+		// A server that is found to be another one when a call comes: the call is made once, over a new connection.
+		s.opens = func(_ context.Context, c *connection) error {
+			if c.n > 2 {
+				return nil
+			}
+			c.rest.Gone(bridge.ErrReplaced)
+			return bridge.ErrReplaced
+		}
+		bridgetest.Contains(t, s.call("", "tools/call", `{"name":"again"}`), `"complete"`)
+		if got := strings.Join(s.all[len(s.all)-1].Got(), "\n"); strings.Count(got, "again") != 1 {
+			t.Errorf("the server got %s", got)
+		}
+		s.opens = func(context.Context, *connection) error { return bridge.ErrUnavailable }
+		s.stale = "tools/list" // an old list is better than none
+		bridgetest.Contains(t, s.call("", "tools/list", `{}`), `"complete"`)
+		bridgetest.Contains(t, s.call("", "prompts/list", `{}`), "error: ")
+		s.opens = nil
 		// Cached lists and what is known of the server need no connection.
 		n := s.greetings
 		s.held = "tools/list"
@@ -390,6 +560,47 @@ func TestGone(t *testing.T) {
 		}
 		if s.greetings != 1 || len(s.all) != 3 {
 			t.Errorf("%d handshakes of %d connections", s.greetings, len(s.all))
+		}
+		s.all[2].rest.Gone(bridge.ErrReplaced)
+		if s.call("", "tools/call", `{"name":"x"}`); s.greetings != 2 {
+			t.Errorf("%d handshakes with another server", s.greetings-1)
+		}
+		s.end()
+
+		// So do those that come meanwhile, unless the client whose call makes the handshake leaves.
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Sharing: stateless.EachCall, Budget: budget(100)})
+		s.serve = func(*bridge.Request) *jsonrpc.Message { return bridgetest.Result(t, `{}`) }
+		var fails error
+		s.opens = func(ctx context.Context, _ *connection) error {
+			select {
+			case <-time.After(time.Second):
+				return fails
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+		fails = bridge.ErrUnavailable
+		crowd := func() (all []*visit) {
+			for range 20 {
+				all = append(all, s.ask("", `{}`, "tools/call", `{"name":"x"}`))
+				synctest.Wait()
+			}
+			return all
+		}
+		for _, v := range crowd() {
+			bridgetest.Contains(t, v.answer(), "error: ")
+		}
+		fails = nil
+		before := s.greetings
+		all := crowd()
+		all[0].cancel(bridge.ErrCancelled)
+		for i, v := range all {
+			if got := v.answer(); strings.Contains(got, "complete") != (i > 0) {
+				t.Errorf("call %d: %s", i, got)
+			}
+		}
+		if before != 1 || s.greetings != 3 {
+			t.Errorf("%d handshakes that fail, then %d", before, s.greetings-before)
 		}
 		s.end()
 	})
@@ -434,6 +645,7 @@ func TestRelisten(t *testing.T) {
 		same(t, "before the acknowledgement", strings.Join(v.Got(), "\n"), "")
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
 		same(t, "after it", strings.Join(v.Got(), "\n"), era.Acknowledged+" "+wants+"\nnotifications/tools/list_changed {}\nnotifications/vendor {}")
+		time.Sleep(time.Hour) // it lasts
 		c.Fail(bridge.ErrLost)
 		c = s.all[0].Next()
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
@@ -466,10 +678,35 @@ func TestRelisten(t *testing.T) {
 		v = s.ask("", `{}`, era.Listen, wants)
 		c = s.all[0].Next()
 		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		c.Fail(bridge.ErrTimeout)
+		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+		v = s.ask("", `{}`, era.Listen, wants)
+		c = s.all[0].Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
 		c.Fail(bridge.ErrLost)
 		synctest.Wait()
 		s.all[0].rest.Gone(bridge.ErrLost)
 		same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+		s.end()
+
+		// Without an acknowledgement, the server is away for as long as its connections last, too.
+		s = play(t, era.LatestModern, `{}`, stateless.Options{})
+		v = s.ask("", `{}`, era.Listen, wants)
+		c = s.all0().Next()
+		c.Back.Notify(bridgetest.Notification(t, era.Acknowledged, wants))
+		c.Fail(bridge.ErrLost)
+		for range 3 {
+			c = s.all[0].Next()
+			time.Sleep(2 * time.Minute)
+			c.Fail(bridge.ErrLost)
+		}
+		synctest.Wait()
+		select {
+		case <-v.done:
+			same(t, "the end", v.answer(), `{"jsonrpc":"2.0","result":{}}`)
+		default:
+			t.Error("a subscription that is not acknowledged any more goes on")
+		}
 		s.end()
 	})
 }

@@ -122,6 +122,9 @@ func TestSharing(t *testing.T) {
 				over(t, p, "", `{ }`, "") // as the first
 				over(t, p, "", `{"experimental":{"e":{}}}`, "")
 				over(t, p, "", `{}`, `"`+era.KeyLane+`":"l"`)
+				if tc.sharing != stateless.EachCall {
+					over(t, p, "", `{}`, `"dev.mcp-bridge\/lane":"\u006c"`) // the same one
+				}
 				over(t, p, "q", `{}`, "")
 				if *made != tc.want {
 					t.Errorf("%d connections, want %d", *made, tc.want)
@@ -135,6 +138,23 @@ func TestSharing(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A principal has eight connections for different wishes. Its older ones make room, and those of others do not.
+func TestSharingBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, made, closed := pool(t, era.Rev20251125, stateless.Options{Budget: budget(100)})
+		over(t, p, "q", `{}`, "")
+		for n := range 10 {
+			over(t, p, "p", `{}`, fmt.Sprintf(`%q:"%d"`, era.KeyLane, n))
+		}
+		if synctest.Wait(); *made != 11 || closed.Load() != 2 {
+			t.Errorf("%d connections made, and %d closed; want 11 and 2", *made, closed.Load())
+		}
+		if err := p.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // If fewer connections are allowed than exist, unused ones make room.
@@ -173,9 +193,14 @@ func TestIdle(t *testing.T) {
 		if !p.Yield("q", false) || p.Yield("q", false) {
 			t.Error("the one connection gives way once")
 		}
+		over(t, p, "", `{}`, "")
+		p.CloseUnused()
+		if synctest.Wait(); closed.Load() != 3 {
+			t.Errorf("CloseUnused has left an unused connection")
+		}
 		_ = p.Close(t.Context())
-		if *made != 2 || closed.Load() != 2 {
-			t.Errorf("%d made, %d closed; want 2", *made, closed.Load())
+		if *made != 3 || closed.Load() != 3 {
+			t.Errorf("%d made, %d closed; want 3", *made, closed.Load())
 		}
 	})
 }
