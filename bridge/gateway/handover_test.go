@@ -3,169 +3,422 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/mcp-bridge/bridge/bridge"
-	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
+	"github.com/mcp-bridge/bridge/bridge/guard/drain"
+	"github.com/mcp-bridge/bridge/bridge/internal/observe/report"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
+	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// slowKeeper is a Keeper whose first Save of a subscription lasts until release is closed.
-type slowKeeper struct {
-	*session.Memory
-	release chan struct{}
-	saves   []session.Held // that were begun; only one may run at a time
-	running int
+// renewed makes the options of a server whose connections are made in another way, and
+// which tells by its name that they are.
+func renewed(name, by, tool string) (*fake, ServerOptions) {
+	f, s := sells(by, tool)
+	f.result = strings.Replace(f.result, `"x-`+by, `"x-`+name, 1) // it can do what it could
+	s.Name, s.Prefix, s.Renew = name, name+"__", true
+	return f, s
 }
 
-func (s *slowKeeper) Save(ctx context.Context, h session.Held) error {
-	if len(h.Subs) == 0 {
-		return s.Memory.Save(ctx, h)
+// answersLater has a tool of a server's answer when it is told.
+func answersLater(f *fake) (answer func(n int, result string)) {
+	serve := f.serve
+	var mu sync.Mutex
+	var asked *jsonrpc.Message
+	f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+		if m.Name() != "hang" {
+			return serve(f, m)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		asked = m.Clone()
+		return true
 	}
-	s.saves = append(s.saves, h)
-	s.running++
-	defer func() { s.running-- }()
-	if len(s.saves) == 1 {
-		<-s.release
+	return func(n int, result string) {
+		mu.Lock()
+		defer mu.Unlock()
+		f.wire(n).answer(asked, result)
 	}
-	return s.Memory.Save(ctx, h)
 }
 
-// Two changes of a session at once are stored in their order, although the store is slow with the first:
-// no call waits for the store, and one save runs at a time.
-func TestSavesInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
-		f := &fake{}
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
-		defer g.Close(context.Background())
-		s, _ := begin(t, g, "")
-		answered := 0
-		for _, uri := range []string{"x:a", "x:b", "x:c"} {
-			go func() {
-				do(t, s, "1", "resources/subscribe", `{"uri":"`+uri+`"}`)
-				answered++
-			}()
+const laterCall = `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"hang"}}`
+
+func renewUnderLoad(t *testing.T, how Share) {
+	next := func() ServerOptions {
+		_, s := renewed("fake", "fake", "a")
+		s.Share, s.MaxChildren, s.StartsPerMinute = how, 10_000, 1_000_000
+		return s
+	}
+	b := &shift{gateway: newGateway(Options{Servers: []ServerOptions{next()}, Log: slog.New(slog.DiscardHandler), MaxLanes: 10_000, Watch: func(report.Report) {}})}
+	ctx, stop := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for i := range scaletest.Of(16, 40) {
+		s, _ := begin(t, b.gateway, "")
+		wg.Go(func() {
+			for n := 0; ctx.Err() == nil; n++ {
+				time.Sleep(40 * time.Millisecond) // of the bubble, as below
+				if a := do(t, s, "1", "tools/call", `{"name":"a"}`); !strings.Contains(a, `"by":"fake"`) {
+					t.Errorf("a call has failed: %s", a)
+					return
+				}
+				if i%4 == 0 && n%10 == 9 { // others begin
+					s.End(bridge.ErrEnded)
+					s, _ = begin(t, b.gateway, "")
+				}
+			}
+		})
+	}
+	const times = 25
+	for range times {
+		b.apply("fake", next())
+		time.Sleep(40 * time.Millisecond) // former settings go meanwhile
+	}
+	stop()
+	wg.Wait()
+	b.Close(context.Background())
+	if n, gone := b.lanes.Open(), fmt.Sprint(len(b.gone)); n != 0 || gone != fmt.Sprint(times) {
+		t.Errorf("%d lanes are left, and %s former settings have gone, want %d", n, gone, times)
+	}
+}
+
+// startsIn has a server need that long to start.
+func startsIn(f *fake, d time.Duration) {
+	f.before = func(ctx context.Context, _ int) error {
+		select {
+		case <-time.After(d):
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// A session goes on with a new connection: its next call uses it, what it has set is there
+// again, its client is told, and the former connection is closed when its calls have ended.
+func TestRenew(t *testing.T) {
+	before, first := sells("fake", "a")
+	answer := answersLater(before)
+	after, next := renewed("fake", "new", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, st := begin(t, b.gateway, "")
+		bridgetest.Contains(t, do(t, s, "1", "logging/setLevel", `{"level":"error"}`), `"result"`)
+		bridgetest.Contains(t, do(t, s, "2", "resources/subscribe", `{"uri":"fake:1"}`), `"result"`)
+		under := start(t, s, laterCall)
+		synctest.Wait()
+		changes(st)
+		b.apply("fake", next)
+		synctest.Wait()
+		if changes(st) == 0 {
+			t.Error("the client is not told that the tools may be others")
+		}
+		got := strings.Join(after.wire(1).received(), "\n")
+		if strings.Count(got, `"resources/subscribe"`) != 1 || !strings.Contains(got, "fake:1") || strings.Count(got, "logging/setLevel") != 1 {
+			t.Errorf("the new connection was told\n%s", got)
+		}
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"b"}`), `"by":"new"`)
+		same(t, "its tools", names(t, do(t, s, "4", "tools/list", "{}")), []string{"b"})
+		if time.Sleep(5 * time.Second); under.over() || b.left() != "" {
+			t.Fatalf("the call under way has ended: %s; gone %q", under.answer, b.left())
+		}
+		answer(1, `{"late":true}`)
+		time.Sleep(time.Second)
+		if !under.over() || !strings.Contains(under.answer, `"late":true`) || b.left() != "fake" {
+			t.Errorf("the call under way: %s; gone %q", under.answer, b.left())
+		}
+		if before.wire(1).Fail(errors.New("late")) {
+			t.Error("the former connection is open")
+		}
+		after.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
+		synctest.Wait()
+		bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
+		if st := b.Status()[0]; st.Sessions != 1 || st.Lanes != 1 {
+			t.Errorf("%d sessions, %d connections", st.Sessions, st.Lanes)
+		}
+	}, first)
+}
+
+// A call that hangs is given up after the time to drain, and the session goes on. The former connection of a session without
+// calls is closed at once, whatever others do.
+func TestRenewDrain(t *testing.T) {
+	before, first := sells("fake", "a")
+	answersLater(before)
+	_, next := renewed("fake", "new", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.gateway, "")
+		_, _ = begin(t, b.gateway, "")
+		under := start(t, s, laterCall)
+		synctest.Wait()
+		b.apply("fake", next)
+		if synctest.Wait(); before.wire(2).Fail(errors.New("late")) {
+			t.Error("the connection of who does nothing is open")
+		}
+		if time.Sleep(9 * time.Second); under.over() {
+			t.Errorf("before the time is over: %s", under.answer)
+		}
+		if time.Sleep(2 * time.Second); !under.over() || !errors.Is(under.err, bridge.ErrLost) || b.left() != "fake" {
+			t.Errorf("after it: %v; gone %q", under.err, b.left())
+		}
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"b"}`), `"by":"new"`)
+	}, first)
+}
+
+// The loss of the former connection meanwhile is no reason to end a session, and a session
+// that began under older settings gets the new connection too.
+func TestRenewOlder(t *testing.T) {
+	zero, first := sells("fake", "a")
+	answersLater(zero)
+	_, second := sells("fake", "b")
+	_, third := renewed("fake", "new", "c")
+	for i, end := range []bool{false, true} {
+		zero.mu.Lock()
+		zero.wires, zero.opens = nil, nil
+		zero.mu.Unlock()
+		first.EndWithServer = end
+		shifting(t, func(t *testing.T, s *shift) {
+			old, _ := begin(t, s.gateway, "")
+			s.apply("fake", second)
+			time.Sleep(time.Second)
+			younger, _ := begin(t, s.gateway, "")
+			under := start(t, old, laterCall)
 			synctest.Wait()
+			s.apply("fake", third)
+			bridgetest.Contains(t, do(t, younger, "1", "tools/call", `{"name":"c"}`), `"by":"new"`)
+			if !end {
+				zero.wire(1).die()
+				synctest.Wait()
+				bridgetest.Contains(t, do(t, old, "1", "tools/call", `{"name":"c"}`), `"by":"new"`)
+			}
+			time.Sleep(30 * time.Second)
+			select {
+			case <-old.Done():
+				if !end {
+					t.Errorf("case %d: the session has ended: %v", i, context.Cause(old.ctx))
+				}
+			default:
+				if end {
+					t.Error("with restart: false, the session is open")
+				}
+			}
+			if !under.over() || s.left() != "fake fake" {
+				t.Errorf("case %d: the call under way: %s; gone %q", i, under.answer, s.left())
+			}
+			bridgetest.Contains(t, do(t, younger, "2", "tools/call", `{"name":"c"}`), `"by":"new"`)
+		}, first)
+	}
+}
+
+// A server that has become another one ends the session: what the client was told of it
+// holds no more.
+func TestRenewOther(t *testing.T) {
+	_, first := sells("fake", "a")
+	other, next := renewed("fake", "new", "b")
+	other.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"new","version":"1"}}`
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.gateway, "")
+		b.apply("fake", next)
+		bridgetest.Contains(t, do(t, s, "3", "tools/call", `{"name":"b"}`), "initialize again")
+		select {
+		case <-s.Done():
+		default:
+			t.Error("the session is open")
 		}
-		if answered != 3 || k.running != 1 {
-			t.Errorf("%d calls are answered and %d saves run at once, want 3 and 1", answered, k.running)
+	}, first)
+}
+
+// Sessions begin, call and end while their server is renewed again and again, for every way
+// to share it: no call fails, and nothing is left.
+func TestRenewUnderLoad(t *testing.T) {
+	for _, how := range []Share{ShareSession, SharePrincipal, ShareAll, ShareCall} {
+		t.Run(string(how), func(t *testing.T) { synctest.Test(t, func(t *testing.T) { renewUnderLoad(t, how) }) })
+	}
+}
+
+// A call that waits for the new connection is not lost when the server is renewed once more:
+// it goes there if that is ready within the time to drain, and otherwise where calls go now.
+func TestRenewTwice(t *testing.T) {
+	for _, tc := range []struct {
+		starts time.Duration
+		by     string
+	}{{8 * time.Second, "two"}, {40 * time.Second, "three"}} {
+		_, first := sells("fake", "a")
+		slow, second := renewed("fake", "two", "b")
+		startsIn(slow, tc.starts)
+		_, third := renewed("fake", "three", "b")
+		shifting(t, func(t *testing.T, b *shift) {
+			s, _ := begin(t, b.gateway, "")
+			b.apply("fake", second)
+			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"b"}}`)
+			if time.Sleep(3 * time.Second); call.over() {
+				t.Fatalf("it has not waited: %s", call.answer)
+			}
+			b.apply("fake", third)
+			if time.Sleep(4 * time.Second); call.over() {
+				t.Errorf("before the server has started: %s", call.answer)
+			}
+			if time.Sleep(10 * time.Second); !call.over() || !strings.Contains(call.answer, `"by":"`+tc.by+`"`) {
+				t.Errorf("a server that starts in %s: %s", tc.starts, call.answer)
+			}
+			if time.Sleep(time.Minute); b.left() != "fake fake" {
+				t.Errorf("gone: %q", b.left())
+			}
+			if st := b.Status()[0]; st.Sessions != 1 || st.Lanes > 1 {
+				t.Errorf("%d sessions, %d connections", st.Sessions, st.Lanes)
+			}
+		}, first)
+	}
+}
+
+// A server that has become another one by mistake does not end a session whose calls go to
+// the next one already, also if it was only found out then.
+func TestRenewMistake(t *testing.T) {
+	_, first := sells("fake", "a")
+	mistake, second := renewed("fake", "two", "b")
+	mistake.result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"two","version":"1"}}`
+	startsIn(mistake, 5*time.Second)
+	_, third := renewed("fake", "three", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		s, _ := begin(t, b.gateway, "")
+		b.apply("fake", second)
+		call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"b"}}`)
+		time.Sleep(time.Second)
+		b.apply("fake", third)
+		if time.Sleep(10 * time.Second); !call.over() || !strings.Contains(call.answer, `"by":"three"`) {
+			t.Errorf("a call that has waited for the mistake: %s", call.answer)
 		}
-		close(k.release)
+		if err := context.Cause(s.ctx); err != nil {
+			t.Errorf("the session has ended: %v", err)
+		}
+	}, first)
+}
+
+// What a client has set over the former connection reaches the next one also if the client
+// does not wait for that.
+func TestRenewSetsCancelled(t *testing.T) {
+	const want = `"resources/subscribe","params":{"uri":"fake:2"}`
+	before, first := sells("fake", "a")
+	after, next := renewed("fake", "new", "b")
+	shifting(t, func(t *testing.T, b *shift) {
+		hold := func(f *fake) chan *jsonrpc.Message {
+			asked, serve := make(chan *jsonrpc.Message, 1), f.serve
+			f.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+				if m.Method != "resources/subscribe" {
+					return serve(f, m)
+				}
+				asked <- m.Clone()
+				return true
+			}
+			return asked
+		}
+		old, fresh := hold(before), hold(after)
+		s, _ := begin(t, b.gateway, "")
+		sets := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"resources/subscribe","params":{"uri":"fake:2"}}`)
 		synctest.Wait()
-		h, err := k.Find(t.Context(), s.id)
-		if want := []string{"x:a", "x:b", "x:c"}; err != nil || !slices.Equal(h.Subs, want) {
-			t.Errorf("the store has %q (%v), the session %q", h.Subs, err, want)
-		}
-		if n := len(k.saves); n != 2 {
-			t.Errorf("%d saves, want the first and the last state", n)
-		}
-	})
-}
-
-// What ends with unsaved changes is released with them.
-func TestReleasesLastState(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		k := &slowKeeper{Memory: session.NewMemory(10), release: make(chan struct{})}
-		f := &fake{}
-		g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: f}}, Log: slog.New(slog.DiscardHandler), Sessions: k})
-		defer g.Close(context.Background())
-		s, _, err := join(t, g, SessionOptions{Server: "fake", ID: "portable", Portable: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		go do(t, s, "1", "resources/subscribe", `{"uri":"x:a"}`)
+		b.apply("fake", next)
+		bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"b"}`), `"by":"new"`)
+		before.wire(1).answer(<-old, "{}")
 		synctest.Wait()
-		go do(t, s, "2", "resources/subscribe", `{"uri":"x:b"}`)
-		synctest.Wait()
-		g.Move(s.id)
-		close(k.release)
-		<-s.ended
-		h, err := k.Find(t.Context(), s.id)
-		if want := []string{"x:a", "x:b"}; err != nil || h.Owner != "" || !slices.Equal(h.Subs, want) {
-			t.Errorf("the store has %q of %q (%v), the session %q", h.Subs, h.Owner, err, want)
+		s.Notify(bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}`), nil)
+		if !sets.over() {
+			t.Error("a call that its client has cancelled goes on")
 		}
-	})
+		got := strings.Join(after.wire(1).received(), "\n")
+		if bridgetest.Contains(t, got, want); strings.Contains(got, "notifications/cancelled") {
+			t.Errorf("what was set is taken back:\n%s", got)
+		}
+		after.wire(1).answer(<-fresh, "{}")
+	}, first)
 }
 
-// lease is a Keeper that another instance may have taken a session from.
-type lease struct {
-	*session.Memory
-	ready bool
-	await func(ctx context.Context) error
+// What a client sets over the former connection while the next one is told what it has set
+// counts there too.
+func TestRenewSets(t *testing.T) {
+	for _, tc := range []struct{ method, params, want string }{
+		{"resources/subscribe", `{"uri":"fake:2"}`, `"resources/subscribe","params":{"uri":"fake:2"}`},
+		{"resources/unsubscribe", `{"uri":"fake:1"}`, `"resources/unsubscribe","params":{"uri":"fake:1"}`},
+		{"logging/setLevel", `{"level":"debug"}`, `"logging/setLevel","params":{"level":"debug"}`},
+	} {
+		before, first := sells("fake", "a")
+		after, next := renewed("fake", "new", "b")
+		shifting(t, func(t *testing.T, b *shift) {
+			s, _ := begin(t, b.gateway, "")
+			do(t, s, "1", "resources/subscribe", `{"uri":"fake:1"}`)
+			asked := make(chan *jsonrpc.Message, 1)
+			serve := before.serve
+			before.serve = func(f *fakeWire, m *jsonrpc.Message) bool {
+				if m.Method != tc.method {
+					return serve(f, m)
+				}
+				asked <- m.Clone()
+				return true
+			}
+			sets := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"`+tc.method+`","params":`+tc.params+`}`)
+			synctest.Wait()
+			b.apply("fake", next)
+			bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"b"}`), `"by":"new"`)
+			if got := strings.Join(after.wire(1).received(), "\n"); strings.Contains(got, tc.want) {
+				t.Fatalf("%s: it was told already\n%s", tc.method, got)
+			}
+			before.wire(1).answer(<-asked, "{}")
+			if !sets.over() || !strings.Contains(sets.answer, `"result":{}`) {
+				t.Errorf("%s: %s", tc.method, sets.answer)
+			}
+			bridgetest.Contains(t, strings.Join(after.wire(1).received(), "\n"), tc.want)
+		}, first)
+	}
 }
 
-func (l *lease) Ready() bool                                 { return l.ready }
-func (l *lease) Await(ctx context.Context, key string) error { return l.await(ctx) }
-
-// What is asked before each request (S-012).
-func TestStaySure(t *testing.T) {
-	l := &lease{Memory: session.NewMemory(1), ready: true}
-	s := newStay(l, "key", nil)
-	if err := s.Confirm(t.Context()); err != nil {
-		t.Errorf("with the store's word: %v", err)
-	}
-	if n := testing.AllocsPerRun(100, func() { _ = s.Confirm(context.Background()) }); n > 0 {
-		t.Errorf("%v allocations for a call", n)
-	}
-	l.ready = false
-	l.await = func(context.Context) error { return nil }
-	if err := s.Confirm(t.Context()); err != nil {
-		t.Errorf("after a beat: %v", err)
-	}
-	l.await = func(context.Context) error { return session.ErrUnavailable }
-	if err := s.Confirm(t.Context()); !errors.Is(err, bridge.ErrUnavailable) {
-		t.Errorf("without the store: %v", err)
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	moved := errors.New("moved")
-	l.await = func(context.Context) error { cancel(moved); return nil } // by then the session is another's
-	if err := s.Confirm(ctx); !errors.Is(err, moved) {
-		t.Errorf("after another instance has taken it: %v", err)
-	}
-}
-
-// records counts the changes of a record.
-type records struct {
-	session.Record
-	saves int
-}
-
-func (r *records) keep(change func(*session.Record)) { r.saves++; change(&r.Record) }
-func (r *records) moves() bool                       { return false }
-
-// What is kept of the connections of a session, and what another instance takes of it.
-func TestStayCarry(t *testing.T) {
-	kept := &records{}
-	s := newStay(&lease{}, "key", kept)
-	s.SaveResume("files", nil) // of a child process there is nothing to keep
-	if kept.saves != 0 {
-		t.Error("nothing was saved")
-	}
-	s.SaveResume("a", []byte("1"))
-	first := kept.Carry
-	s.SaveResume("b", []byte("2"))
-	s.SaveResume("b", []byte("2"))
-	s.SaveResume("a", nil)
-	if kept.saves != 3 || len(first) != 1 || len(kept.Carry) != 1 || string(kept.Carry["b"]) != "2" {
-		t.Errorf("%d times saved: %q, then %q", kept.saves, first, kept.Carry)
-	}
-	other := newStay(&lease{}, "key", kept)
-	other.Resume(&session.Held{Record: session.Record{Carry: maps.Clone(kept.Carry)}, Epoch: 3})
-	if carry, above := other.TakeResume("b"); string(carry) != "2" || above != 3<<32 {
-		t.Errorf("Carry = %q, %d", carry, above)
-	}
-	if carry, _ := other.TakeResume("b"); carry != nil {
-		t.Errorf("once more: %q", carry)
-	}
-	if carry, _ := other.TakeResume("a"); carry != nil {
-		t.Errorf("of another server: %q", carry)
-	}
-	kept.saves = 0
-	if other.SaveResume("b", []byte("2")); kept.saves != 0 { // it is kept already
-		t.Error("what is kept was saved again")
+// An operator drains a server, changes it, and has it take calls again: meanwhile nothing is
+// opened but for what belongs to earlier calls, and then clients that only listen hear of it.
+func TestRenewDrained(t *testing.T) {
+	_, first := sells("fake", "a")
+	after, next := renewed("fake", "new", "b")
+	for _, task := range []bool{false, true} {
+		after.mu.Lock()
+		after.wires, after.opens = nil, nil
+		after.mu.Unlock()
+		shifting(t, func(t *testing.T, b *shift) {
+			s, st := begin(t, b.gateway, "")
+			do(t, s, "1", "resources/subscribe", `{"uri":"fake:1"}`)
+			ended, _ := begin(t, b.gateway, "")
+			do(t, ended, "1", "resources/subscribe", `{"uri":"fake:1"}`)
+			order := b.drains.Of("fake")
+			order.Set(&drain.Order{By: "ops", Since: time.Now()})
+			b.apply("fake", next)
+			for range 3 {
+				detach := s.Attach(&stream{})
+				synctest.Wait()
+				detach()
+			}
+			bridgetest.Contains(t, do(t, s, "2", "tools/call", `{"name":"b"}`), "draining")
+			if n := after.opened(); n != 0 {
+				t.Errorf("%d connections were opened to a server that takes no calls", n)
+			}
+			if task {
+				bridgetest.Lacks(t, do(t, s, "3", "tasks/get", `{"taskId":"t"}`), "draining")
+				if n := after.opened(); n != 1 {
+					t.Errorf("%d connections were opened for a task", n)
+				}
+			}
+			ended.End(bridge.ErrEnded)
+			synctest.Wait()
+			order.Set(nil)
+			synctest.Wait()
+			if got := strings.Join(after.wire(1).received(), "\n"); strings.Count(got, "resources/subscribe") != 1 || after.opened() != 1 {
+				t.Errorf("%d connections were opened; the first was told\n%s", after.opened(), got)
+			}
+			bridgetest.Contains(t, strings.Join(st.take(), "\n"), `resources/updated","params":{"uri":"fake:1"}`) // it may have changed meanwhile
+			time.Sleep(time.Second)
+			after.wire(1).say(`{"jsonrpc":"2.0","method":"notifications/resources/updated","params":{"uri":"fake:1"}}`)
+			synctest.Wait()
+			bridgetest.Contains(t, strings.Join(st.take(), "\n"), "fake:1")
+		}, first)
 	}
 }

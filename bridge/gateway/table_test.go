@@ -453,3 +453,55 @@ func TestTableWaitsForOtherInstances(t *testing.T) {
 		})
 	}
 }
+
+// A server that leaves while a call waits for its list is not found any more.
+func TestTablePrefixLeaves(t *testing.T) {
+	_, first := sells("fake", "a")
+	_, second := sells("two", "c")
+	slow, next := sells("fake", "a")
+	next.Prefix = "new."
+	serve := slow.serve
+	slow.serve = func(f *fakeWire, m *jsonrpc.Message) bool { return m.Method == "tools/list" || serve(f, m) }
+	for _, name := range []string{"fake__a", "new.a", "other"} {
+		shifting(t, func(t *testing.T, b *shift) {
+			s, _ := enter(t, b.gateway)
+			b.apply("fake two", next)
+			call := start(t, s, `{"jsonrpc":"2.0","id":9,"method":"tools/call","params":{"name":"`+name+`"}}`)
+			if time.Sleep(time.Second); call.over() {
+				t.Fatalf("%s: it has not waited for the list: %s", name, call.answer)
+			}
+			b.apply("two")
+			if time.Sleep(time.Minute); !call.over() || !strings.Contains(call.answer, `"error"`) {
+				t.Errorf("%s: %s", name, call.answer)
+			}
+		}, first, second)
+	}
+}
+
+// Who may not use the server that has a prefix now does not get to the one that had it.
+func TestTablePrefixOfAnother(t *testing.T) {
+	for _, former := range []string{"prod.", ""} {
+		_, first := sells("one", "prod.a")
+		first.Prefix = former
+		_, second := sells("two", "a")
+		synctest.Test(t, func(t *testing.T) {
+			s := &shift{gateway: newGateway(Options{Servers: []ServerOptions{first, second}, Log: slog.New(slog.DiscardHandler), Grants: callers, Watch: func(report.Report) {}})}
+			ask, _ := asks(t, s.gateway, "one", "", false)
+			_, next := sells("one", "prod.a")
+			if former != "" {
+				_, next = sells("one", "a")
+			}
+			next.Prefix = "new."
+			s.apply("one two", next)
+			call := func() string { return ask("tools/call", `"name":"prod.a"`) }
+			bridgetest.Contains(t, call(), `"by":"one"`)
+			_, its := sells("two", "a")
+			its.Prefix = "prod."
+			s.apply("one two", its)
+			if a := call(); strings.Contains(a, `"by"`) {
+				t.Errorf("with %q: %s", former, a)
+			}
+			s.Close(context.Background())
+		})
+	}
+}

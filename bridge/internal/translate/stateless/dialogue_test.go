@@ -14,7 +14,7 @@ import (
 
 // TestDialogues plays dialogues of clients without sessions, over lanes to the server.
 func TestDialogues(t *testing.T) {
-	dialogue.Play(t, "lower", func(t *testing.T, d *dialogue.Dialogue) dialogue.Bridge {
+	dialogue.Play(t, "stateless", func(t *testing.T, d *dialogue.Dialogue) dialogue.Bridge {
 		s := lanes{lanetest.Options(d.Servers[0].Name, d.Servers[0])}
 		p := newPool(t, s, stateless.Options{Queue: queue{time.Minute, 10}, Budget: s.o.Budget})
 		return &dialogue.Memory{
