@@ -3,7 +3,6 @@ package wire
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -436,19 +435,6 @@ func TestGrowth(t *testing.T) {
 	path := strings.Repeat("[@this,@this]|", 60) + "0"
 	if _, note := pick([]byte(`[1]`), path); !contains(note, "too much") {
 		t.Errorf("a path that doubles 60 times: %q", note)
-	}
-}
-
-func BenchmarkResult(b *testing.B) {
-	s := newSource(b, Options{BaseURL: "http://127.0.0.1:1"})
-	body := []byte(`{"id":7,"name":"` + strings.Repeat("x", 1000) + `","tags":["a","b"],"data":"` + base64.StdEncoding.EncodeToString(make([]byte, 1000)) + `"}`)
-	c, p := &Call{Tool: tool("GET", "/x")}, &Plan{Method: "GET"}
-	a := &answer{status: 200, header: http.Header{"Content-Type": {"application/json"}}, body: body}
-	b.ReportAllocs()
-	for b.Loop() {
-		if len(s.result(c, p, a)) < 1000 {
-			b.Fatal("too short")
-		}
 	}
 }
 
