@@ -14,7 +14,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
@@ -107,7 +106,7 @@ func TestAdditions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			api := newAPI(t)
 			test.tool.Line = 3
-			up := connect(t, adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, FlattenBody: test.flat, Tools: []toolset.Entry{test.tool}}, Options{}), &adaptertest.Client{})
+			up := connect(t, adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, FlattenBody: test.flat, Tools: []toolset.Entry{test.tool}}, Options{}), nil)
 			seen := ask(t, up, "tools/list", "{}").Get(`tools.#(name=="` + test.tool.Key + `").inputSchema`)
 			if got := strings.TrimSuffix(strings.TrimPrefix(properties(seen), "("), ")"); test.seen != "" && got != test.seen {
 				t.Errorf("clients see %s, want %s\n%s", got, test.seen, seen)
@@ -136,7 +135,7 @@ func TestHeaderSecrets(t *testing.T) {
 	a := adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, Tools: []toolset.Entry{
 		{Key: "touch", Headers: headers, Query: json.RawMessage(`{"api_key":"the-secret-of-the-query"}`)}, {Key: "own", Request: "POST /own", Headers: headers},
 	}}, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	for tool, args := range map[string]string{"touch": `{"shop":"a"}`, "own": "{}"} {
 		if text, _ := call(t, up, tool, args); text != "***, no-secret, one-order" {
 			t.Errorf("%s: %s", tool, text)
@@ -180,7 +179,7 @@ paths:
 		headers := map[string]string{"X-Trace": test.header}
 		up := connect(t, adapter(t, Config{OpenAPI: doc, BaseURL: api.URL, Tools: []toolset.Entry{
 			{Key: "own", Request: "GET /own{?a,b}", Args: own, Headers: headers}, {Key: "jobs", Headers: headers},
-		}}, Options{}), &adaptertest.Client{})
+		}}, Options{}), nil)
 		for tool, want := range map[string]string{"own": test.own, "jobs": test.over} {
 			if text, isError := call(t, up, tool, test.args); isError {
 				t.Fatal(text)
@@ -204,7 +203,7 @@ func TestNoKey(t *testing.T) {
 	t.Cleanup(api.Close)
 	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
 		{Key: "order", Request: "POST /orders", Args: args(t, "id? string"), Headers: map[string]string{"Idempotency-Key": "order-{id}"}, Attempts: 2},
-	}}, Options{}), &adaptertest.Client{})
+	}}, Options{}), nil)
 	if _, isError := call(t, up, "order", `{"id":"7"}`); isError || asked.Load() != 2 {
 		t.Errorf("with a key: %d requests (error: %t), want 2", asked.Load(), isError)
 	}
@@ -312,7 +311,7 @@ func TestToolSettings(t *testing.T) {
 		{Key: "missing", Request: "GET /pets/404", Error: "title", ErrorIf: "x"},
 	}
 	a := adapter(t, c, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	for _, test := range []struct {
 		tool string
 		want int // requests after two calls
@@ -405,7 +404,7 @@ func TestSpreadOverSet(t *testing.T) {
 		{Key: "list", Query: json.RawMessage(`{"tenant":"acme","region":"eu"}`)},
 		{Key: "own", Request: "GET /own?tenant=acme&the%5Fregion=eu&f={f*}{&page}", Args: args(t, "f object", "page? integer")},
 	}}, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	for _, test := range []struct{ tool, args, want string }{
 		{"list", `{"filter":{"kind":"x"}}`, "GET /list?kind=x&tenant=acme&region=eu"},
 		{"list", `{"filter":{"tenant":"other"}}`, "filter: must not have a member called tenant, as another parameter is"},
@@ -434,7 +433,7 @@ func TestQueryStyles(t *testing.T) {
 		{"name":"page","in":"query","schema":{"type":"integer"}}]}}}}`), Tools: []toolset.Entry{
 		{Key: "list", Query: json.RawMessage(`{"ids":["a","b"],"only":"{only}","from":"{page}","most":"{most}","more":["c","d"]}`), Args: args(t, "most integer")},
 	}}, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	text, isError := call(t, up, "list", `{"only":["x","y"],"page":2.0,"most":3.0}`)
 	if want := "GET /list?page=2&ids=a,b&only=x%7Cy&from=2&most=3&more=c&more=d"; isError || api.last(t) != want {
 		t.Errorf("%s: %s, want %s", text, api.last(t), want)
@@ -448,7 +447,7 @@ func TestHeaderOfParameter(t *testing.T) {
 info: { title: Jobs, version: "1" }
 paths:
   /jobs: { get: { operationId: jobs, parameters: [{ name: a, in: query, schema: { type: string } }, { name: x-trace, in: header, schema: { type: string } }] } }
-`), Tools: []toolset.Entry{{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}}}, Options{}), &adaptertest.Client{})
+`), Tools: []toolset.Entry{{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}}}, Options{}), nil)
 	for given, want := range map[string]string{`{"a":"1","x-trace":"t"}`: "GET /jobs?a=1 X-Trace=1-t", `{"x-trace":"t"}`: "GET /jobs", `{"a":"1"}`: "GET /jobs?a=1"} {
 		if text, isError := call(t, up, "jobs", given); isError || api.last(t) != want {
 			t.Errorf("%s: %s, want %s (%s)", given, api.last(t), want, text)

@@ -2,7 +2,6 @@ package rest
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 )
 
 // A document in a file may refer to files in the folders of trusted, and to no others.
@@ -52,21 +53,23 @@ func TestTrustedFolder(t *testing.T) {
 }
 
 // openapi_headers go where the document is read, to the parts at its origin, and nowhere else: not to trusted origins, not
-// to where a redirect leads, and not to the API.
+// to where a redirect leads, and not to the API. Headers of the catalogue go to the catalogue only.
 func TestHeadersOfDocument(t *testing.T) {
 	var mu sync.Mutex
 	var got []string // paths with a key
 	var other string // an origin that is trusted
 	serve := func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Key") == "s3cret-of-docs" {
+		if key := r.Header.Get("X-Key") + r.Header.Get("X-Tools"); key != "" {
 			mu.Lock()
-			got = append(got, r.Host+r.URL.Path)
+			got = append(got, r.Host+r.URL.Path+" "+key)
 			mu.Unlock()
 		} else if strings.HasPrefix(r.URL.Path, "/docs/") {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
 		switch r.URL.Path {
+		case "/tools":
+			fmt.Fprint(w, flows("tool"))
 		case "/docs/api.yaml":
 			fmt.Fprintf(w, "openapi: 3.1.0\npaths: {/a: {get: {operationId: a}}, /p: {$ref: p.yaml}, /q: {$ref: '%s/q.yaml'}, /r: {$ref: away.yaml}}\n", other)
 		case "/docs/p.yaml", "/q.yaml":
@@ -79,20 +82,22 @@ func TestHeadersOfDocument(t *testing.T) {
 	defer docs.Close()
 	defer trusted.Close()
 	other = trusted.URL
-	c := Config{OpenAPI: docs.URL + "/docs/api.yaml", BaseURL: docs.URL, Trusted: []string{trusted.URL}, OpenAPIHeaders: map[string]string{"X-Key": "s3cret-of-docs"}}
+	c := Config{OpenAPI: docs.URL + "/docs/api.yaml", BaseURL: docs.URL, Trusted: []string{trusted.URL}, OpenAPIHeaders: map[string]string{"X-Key": "s3cret-of-docs"},
+		Catalog: Catalog{URL: docs.URL + "/tools", Headers: map[string]string{"X-Tools": "s3cret-of-tools"}}}
 	up := connect(t, adapter(t, c, Options{}), nil)
-	if tools := names(t, up); tools != "a p q" {
+	if tools := names(t, up); tools != "a p q tool" {
 		t.Errorf("the tools are %s", tools)
 	}
 	call(t, up, "a", "{}")
+	call(t, up, "tool", "{}")
 	host := strings.TrimPrefix(docs.URL, "http://")
-	if want := fmt.Sprint([]string{host + "/docs/api.yaml", host + "/docs/p.yaml", host + "/docs/away.yaml"}); fmt.Sprint(got) != want {
+	if want := fmt.Sprint([]string{host + "/docs/api.yaml s3cret-of-docs", host + "/docs/p.yaml s3cret-of-docs", host + "/docs/away.yaml s3cret-of-docs", host + "/tools s3cret-of-tools"}); fmt.Sprint(got) != want {
 		t.Errorf("the key went to %v, want %s", got, want)
 	}
 
 	c.OpenAPIHeaders = nil
-	log := &said{}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.follower.Now(); err == nil || !strings.Contains(err.Error(), "answered 401 Unauthorized: if it wants a credential, set it in openapi_headers") {
 		t.Errorf("without a key: %v", err)
 	}

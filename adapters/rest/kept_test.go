@@ -1,10 +1,7 @@
 package rest
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,7 +13,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -27,33 +23,21 @@ import (
 // start if the URL is unreadable or has no document. A broken document does not replace it.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	var broken, empty, moved atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case broken.Load():
-			fmt.Fprint(w, "<html>Please log in</html>")
-		case empty.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths: {}\n")
-		case r.URL.Path == "/parts.yaml":
-			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
-		case moved.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
-		default:
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		}
-	}))
+	const broken, empty, whole = "<html>Please log in</html>", "openapi: 3.1.0\npaths: {}\n", "openapi: 3.1.0\npaths: { /a: { get: { operationId: a } }, /p: { $ref: parts.yaml } }\n"
+	s := &sites{texts: map[string]string{"/api.yaml": broken, "/parts.yaml": "get: { operationId: part }\n"}}
+	server := httptest.NewServer(s)
 	defer server.Close()
 	c := Config{OpenAPI: server.URL + "/api.yaml?key=secret", BaseURL: "http://127.0.0.1:1", KeepDir: filepath.Join(t.TempDir(), "kept")}
 	start := func() (tools, log string) {
-		said := &said{}
-		a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(said, nil))})
+		said := &adaptertest.Log{}
+		a := adapter(t, c, Options{Log: said.Logger()})
 		defer a.Close()
 		up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision}, nil)
 		if err != nil {
-			return err.Error(), said.b.String()
+			return err.Error(), said.String()
 		}
 		defer up.Close(t.Context())
-		return names(t, up), said.b.String()
+		return names(t, up), said.String()
 	}
 	only := func() (path string, text []byte) {
 		t.Helper()
@@ -72,33 +56,30 @@ func TestKept(t *testing.T) {
 		return path, text
 	}
 
-	broken.Store(true)
 	if tools, _ := start(); !strings.Contains(tools, "its description cannot be used") {
 		t.Errorf("without a kept document: %s", tools)
 	}
-	broken.Store(false)
-	empty.Store(true)
+	s.set("/api.yaml", empty)
 	for range 2 { // nothing better is saved
 		if tools, log := start(); tools != "" || strings.Contains(log, "last good one") {
 			t.Errorf("of an empty document: tools %s, log\n%s", tools, log)
 		}
 	}
-	empty.Store(false)
+	s.set("/api.yaml", whole)
 	if tools, log := start(); tools != "a part" || strings.Contains(log, "last good one") {
 		t.Errorf("tools %s, log\n%s", tools, log)
 	}
 	path, first := only()
-	for _, bad := range []*atomic.Bool{&broken, &empty} {
-		bad.Store(true)
+	for _, bad := range []string{broken, empty} {
+		s.set("/api.yaml", bad)
 		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one stays in use") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
 			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
 		}
 		if _, now := only(); string(now) != string(first) {
 			t.Error("the kept document has changed")
 		}
-		bad.Store(false)
 	}
-	moved.Store(true)
+	s.set("/api.yaml", "openapi: 3.1.0\npaths: { /b: { get: { operationId: b } } }\n")
 	if tools, _ := start(); tools != "b" {
 		t.Errorf("tools %s", tools)
 	}
@@ -136,15 +117,7 @@ func TestKeptBeforeSilence(t *testing.T) {
 		c := Config{OpenAPI: "http://fake/api.yaml", BaseURL: "http://fake", KeepDir: t.TempDir()}
 		begin := func() *Adapter {
 			a := adapter(t, c, Options{})
-			near, err := remote.New(remote.Config{Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			*a.maker.texts.Clients() = document.Clients{
-				Own:     near,
-				Guarded: near,
-				Outside: near,
-			}
+			reads(t, a, site)
 			return a
 		}
 		a := begin()
@@ -169,21 +142,9 @@ func TestKeptBeforeSilence(t *testing.T) {
 // A temporarily unreadable reference of a document stays saved, with everything below it.
 func TestKeptInPart(t *testing.T) {
 	t.Parallel()
-	var busy, moved, down atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case down.Load(), busy.Load() && r.URL.Path == "/parts.yaml":
-			http.Error(w, "busy", http.StatusServiceUnavailable)
-		case r.URL.Path == "/parts.yaml":
-			fmt.Fprint(w, "$ref: more.yaml\n")
-		case r.URL.Path == "/more.yaml":
-			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
-		case moved.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /b: { get: { operationId: b, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		default:
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		}
-	}))
+	const doc = "openapi: 3.1.0\npaths: { /x: { get: { operationId: %s } }, /p: { $ref: parts.yaml } }\n"
+	s := &sites{texts: map[string]string{"/api.yaml": fmt.Sprintf(doc, "a"), "/parts.yaml": "$ref: more.yaml\n", "/more.yaml": "get: { operationId: part }\n"}}
+	server := httptest.NewServer(s)
 	defer server.Close()
 	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
 	start := func(want string) {
@@ -198,22 +159,20 @@ func TestKeptInPart(t *testing.T) {
 	}
 
 	start("a part")
-	busy.Store(true)
-	moved.Store(true)
+	s.set("/parts.yaml", "")
+	s.set("/api.yaml", fmt.Sprintf(doc, "b"))
 	start("b")
-	down.Store(true)
+	s.set("/api.yaml", "")
 	start("b part")
 }
 
 // A folder that cannot be written to only causes a warning.
 func TestKeptNowhere(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
-	}))
+	server := httptest.NewServer(&sites{texts: map[string]string{"/api.yaml": "openapi: 3.1.0\npaths: { /b: { get: { operationId: b } } }\n"}})
 	defer server.Close()
-	log := &said{}
-	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if got := names(t, connect(t, a, nil)); got != "b" || log.has("the document cannot be saved in keep_dir") != 1 {
-		t.Errorf("tools %s, log\n%s", got, log.b.String())
+	log := &adaptertest.Log{}
+	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: log.Logger()})
+	if got := names(t, connect(t, a, nil)); got != "b" || times(log, "the document cannot be saved in keep_dir") != 1 {
+		t.Errorf("tools %s, log\n%s", got, log)
 	}
 }

@@ -2,11 +2,11 @@ package rest
 
 import (
 	"context"
-	"log/slog"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/remote"
 )
 
@@ -64,8 +64,8 @@ func TestInsideServers(t *testing.T) {
 			if test.change != nil {
 				test.change(&c, other.URL)
 			}
-			log := &said{}
-			a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+			log := &adaptertest.Log{}
+			a := adapter(t, c, Options{Log: log.Logger()})
 			readAbroad(t, a)
 			text, wrong := call(t, connect(t, a, nil), "a", "{}")
 			ownCalls, _ := own.got()
@@ -76,8 +76,8 @@ func TestInsideServers(t *testing.T) {
 			if !test.goes && (!strings.Contains(text, "on this machine or in a private network, and was itself read on the internet") || !strings.Contains(text, "base_url or trusted")) {
 				t.Errorf("the call is refused with %s", text)
 			}
-			if warned := log.has("names a server where it may send no calls"); warned > 0 == test.goes {
-				t.Errorf("the log says it %d times: %s", warned, log.b.String())
+			if warned := times(log, "names a server where it may send no calls"); warned > 0 == test.goes {
+				t.Errorf("the log says it %d times: %s", warned, log)
 			}
 		})
 	}
@@ -111,10 +111,10 @@ func TestInsideParts(t *testing.T) {
 	// The name of its own server may resolve to our network when the next part is read.
 	moved := newSite(t)
 	moved.says(`{"openapi": "3.1.0", "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}, "/b": {"$ref": "part.json"}}}`)
-	log := &said{}
-	a = adapter(t, Config{OpenAPI: moved.URL + "/openapi.json", Remarks: true}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	a = adapter(t, Config{OpenAPI: moved.URL + "/openapi.json", Remarks: true}, Options{Log: log.Logger()})
 	readAbroad(t, a)
-	if got := names(t, connect(t, a, nil)); got != "a" || log.has("an address that nothing is sent to") == 0 {
-		t.Errorf("tools %s; the log: %s", got, log.b.String())
+	if got := names(t, connect(t, a, nil)); got != "a" || times(log, "an address that nothing is sent to") == 0 {
+		t.Errorf("tools %s; the log: %s", got, log)
 	}
 }

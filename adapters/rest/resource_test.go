@@ -3,14 +3,12 @@ package rest
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -50,7 +48,7 @@ func shelvesConfig(t *testing.T, api *api) Config {
 // GETs as resources: their lists and their requests.
 func TestResources(t *testing.T) {
 	api := newAPI(t)
-	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), nil)
 	if got, want := string(up.Server().Capabilities), `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`; got != want {
 		t.Errorf("capabilities = %s, want %s", got, want)
 	}
@@ -113,7 +111,7 @@ func TestResourceLists(t *testing.T) {
 	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
 		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
 		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
-	}}, Options{}), &adaptertest.Client{})
+	}}, Options{}), nil)
 	for _, test := range []struct{ uri, request, want string }{
 		{"rest://pets/tags/a,b", "GET /tags/a,b", ""},
 		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c", ""},
@@ -150,7 +148,7 @@ func TestResourcesAlike(t *testing.T) {
 
 // Without an entry that asks for one, there are no resources.
 func TestNoResources(t *testing.T) {
-	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), nil)
 	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read"} {
 		if m := raw(t, up, method, `{"uri":"rest://pets/pets"}`); gjson.GetBytes(m.Error, "code").Int() != -32601 {
 			t.Errorf("%s: %s%s", method, m.Result, m.Error)
@@ -167,27 +165,6 @@ func TestNoResources(t *testing.T) {
 	}
 }
 
-// Clients are notified of changed resources, and only of what changed.
-func TestResourcesReload(t *testing.T) {
-	api := newAPI(t)
-	c := shelvesConfig(t, api)
-	c.Refresh = time.Second
-	client := &adaptertest.Client{}
-	up := connect(t, adapter(t, c, Options{}), client)
-	if err := os.WriteFile(c.OpenAPI, []byte(strings.Replace(shelves, "All shelves", "Every shelf", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "another list of resources", func() bool {
-		return strings.Contains(ask(t, up, "resources/list", "{}").Raw, "Every shelf")
-	})
-	eventually(t, "word of it", func() bool { return len(client.Said()) > 0 })
-	for _, n := range client.Said() {
-		if n != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
-			t.Errorf("the client is told %s", n)
-		}
-	}
-}
-
 // A file of a call may be a resource of this server, and no other address.
 func TestResourceFiles(t *testing.T) {
 	api := newAPI(t)
@@ -197,7 +174,7 @@ func TestResourceFiles(t *testing.T) {
 `)
 	c.Limits.File = 600
 	a := adapter(t, c, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	if list := ask(t, up, "tools/list", "{}").Raw; strings.Count(list, "or the rest:// address of a resource of this server") != 2 {
 		t.Errorf("clients are not told: %s", list)
 	}
@@ -234,16 +211,16 @@ func TestResourceFiles(t *testing.T) {
 		}
 	}
 	c.Limits.File = 100
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
 		t.Errorf("two that are too large together: %s", text)
 	}
 	// A file that is too large is refused, and without resources no address is accepted.
 	c.Limits.File = 50
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
 		t.Errorf("too large: %s", text)
 	}
 	c.Tools = nil
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the bridge fetches no files from addresses") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the bridge fetches no files from addresses") {
 		t.Errorf("without resources: %s", text)
 	}
 }

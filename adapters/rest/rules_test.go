@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -60,7 +59,7 @@ func TestRules(t *testing.T) {
 		{Match: openapi.Match{Name: []string{"findOrders"}}, Entry: toolset.Entry{Writes: is(false), Result: "items"}},
 	}, toolset.Entry{Key: "findOrders", Name: "find", Timeout: 9 * time.Second, Args: []toolset.Arg{{Name: "debug", About: "Says more"}}})
 	a := adapter(t, c, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	got := ask(t, up, "tools/list", "{}").Get("tools")
 	if got := names(t, up); got != "list.listOrders find status" {
 		t.Errorf("tools = %s", got)
@@ -185,12 +184,12 @@ paths:
 
 // The log names operations that cannot be tools.
 func TestLostLogged(t *testing.T) {
-	log := &said{}
+	log := &adaptertest.Log{}
 	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
-	if err := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}).Begin(nil); err != nil {
+	if err := adapter(t, c, Options{Log: log.Logger()}).Begin(nil); err != nil {
 		t.Fatal(err)
 	}
-	if log.has(`level=WARN msg="operations of the document cannot be tools`) != 1 || log.has(`operations=[/b]`) != 1 {
+	if times(log, `level=WARN msg="operations of the document cannot be tools`) != 1 || times(log, `operations=[/b]`) != 1 {
 		t.Error("the log does not name the lost operation")
 	}
 }

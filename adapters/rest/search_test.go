@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
@@ -44,7 +43,7 @@ func TestModes(t *testing.T) {
 		if search, decided := a.OffersSearch(); decided != (test.mode == ModeSearch || test.mode == ModeTools) || search == (test.mode == ModeTools) {
 			t.Errorf("%d operations, mode %q: search %t, decided %t before the document was read", test.n, test.mode, search, decided)
 		}
-		found := names(t, connect(t, a, &adaptertest.Client{}))
+		found := names(t, connect(t, a, nil))
 		if search, decided := a.OffersSearch(); len(strings.Fields(found)) != test.n || search != test.search || !decided {
 			t.Errorf("%d operations, mode %q: search %t, decided %t: %s", test.n, test.mode, search, decided, found)
 		}
@@ -54,7 +53,7 @@ func TestModes(t *testing.T) {
 // The pages of a long list have every tool once, and respect their size.
 func TestPages(t *testing.T) {
 	const n = 600
-	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), nil)
 	cursor, pages, seen := "", 0, map[string]bool{}
 	for {
 		page := ask(t, up, "tools/list", `{"cursor":"`+cursor+`"}`)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -21,7 +20,7 @@ func TestPublishedSecrets(t *testing.T) {
 	t.Cleanup(api.Close)
 	a := adapter(t, Config{BaseURL: api.URL, Catalog: Catalog{File: file(t, `[{"name":"t","request":"POST /x?api_key=the-secret-of-the-query&sort=keys",`+
 		`"headers":{"X-Engine-Key":"the-secret-{id}-and-more-of-it","Authorization":"Bearer {id}","Idempotency-Key":"order-{id}"},"inputSchema":{"properties":{"id":{"type":"string"}}}}]`)}}, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	if text, isError := call(t, up, "t", `{"id":"7"}`); isError || text != "***7***, Bearer 7, order-7, api_key=***&sort=keys" {
 		t.Errorf("result = %s", text)
 	}
@@ -50,7 +49,7 @@ func TestSecretsOfRequests(t *testing.T) {
 	told := fmt.Sprint(report.Explain("c.yaml", func(string) bool { return true }, func(s string) string { return s }))
 	for _, mode := range []string{ModeTools, ModeSearch} {
 		c.Mode = mode
-		up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+		up := connect(t, adapter(t, c, Options{}), nil)
 		told += ask(t, up, "tools/list", "{}").Raw + ask(t, up, "resources/list", "{}").Raw
 	}
 	if strings.Contains(told, "-secret") || !strings.Contains(told, "GET /own?api_key=***&sort=name") || !strings.Contains(told, "GET /published?token=***") || !strings.Contains(told, "GET /thing?api%5Fkey=***") {
@@ -97,7 +96,7 @@ func TestCredentialsOfSilentDocuments(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			api := newAPI(t)
 			c := Config{OpenAPI: file(t, keys+test.end+"\n"), BaseURL: api.URL, Auth: test.auth}
-			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			up := connect(t, adapter(t, c, Options{}), nil)
 			args := "{}"
 			if schema := ask(t, up, "tools/list", "{}").Get("tools.0.inputSchema.properties").Raw; strings.Contains(schema, `"key"`) != (test.schema != "") {
 				t.Errorf("arguments %s", schema)

@@ -3,11 +3,9 @@ package rest
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -83,7 +81,7 @@ paths:
 			c.OpenAPI, c.BaseURL = file(t, test.doc), api.URL
 			c.Mode = ModeTools
 			a := adapter(t, c, Options{})
-			up := connectAs(t, a, nil)
+			up := connect(t, a, nil)
 			list := ask(t, up, "tools/list", "{}").Get("tools").Array()
 			for i, want := range []string{test.a, test.b} {
 				schema := list[i].Get("inputSchema")
@@ -137,27 +135,5 @@ paths:
 	c = Config{BaseURL: "http://x", Tools: []toolset.Entry{{Key: "t", Request: "GET /"}}, Args: []toolset.Arg{{Name: "a", Off: true}}}
 	if got := fmt.Sprint(c.Validate()); !strings.Contains(got, "args is of no use without openapi") {
 		t.Errorf("Validate() = %s", got)
-	}
-}
-
-// If the document changes so that a tool escapes a setting for all operations, the tool is omitted.
-func TestSharedArgumentsConfine(t *testing.T) {
-	t.Parallel()
-	const doc = `openapi: 3.0.0
-paths:
-  /a: { get: { operationId: a, parameters: [{ name: owner, in: query, schema: { type: string } }] } }
-  /b: { get: { operationId: b } }
-`
-	path := file(t, doc)
-	log := &said{}
-	a := adapter(t, Config{OpenAPI: path, BaseURL: "http://localhost", Refresh: time.Second, Args: []toolset.Arg{{Name: "owner", Off: true}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	up := connectAs(t, a, nil)
-	if got := names(t, up); got != "a b" {
-		t.Errorf("tools: %s", got)
-	}
-	replace(t, path, strings.NewReplacer("/a:", "/a/{owner}:", "in: query", "in: path, required: true").Replace(doc))
-	eventually(t, "the new document", func() bool { return log.has("tools made") > 1 })
-	if got := names(t, up); got != "b" {
-		t.Errorf("tools: %s", got)
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -106,7 +105,7 @@ func TestOwnTools(t *testing.T) {
 			api := newAPI(t)
 			test.tool.Key = "own"
 			a := adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{test.tool}}, Options{})
-			up := connect(t, a, &adaptertest.Client{})
+			up := connect(t, a, nil)
 			seen := ask(t, up, "tools/list", "{}").Get("tools.0")
 			if got := seen.Get("inputSchema").Raw; test.schema != "" && got != test.schema {
 				t.Errorf("inputSchema = %s\nwant          %s", got, test.schema)
@@ -144,7 +143,7 @@ func TestOverrides(t *testing.T) {
 		{Key: "POST /pets", Title: "Welcome", Args: []toolset.Arg{{Name: "body", About: "The pet."}}},
 		{Key: "sum", Request: "GET /sum{?a}", About: "Sums.", Args: args(t, "a number")},
 	}
-	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, c, Options{}), nil)
 	if got, want := names(t, up), "find addPet getPet watchEvents slow sum"; got != want {
 		t.Fatalf("tools = %s, want %s", got, want)
 	}
@@ -217,7 +216,7 @@ func TestSameName(t *testing.T) {
 	api := newAPI(t)
 	c := api.pets()
 	c.Tools = []toolset.Entry{{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "limit", About: "How many"}}}}
-	call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "listPets", `{"limit":5}`)
+	call(t, connect(t, adapter(t, c, Options{}), nil), "listPets", `{"limit":5}`)
 	if got, want := api.last(t), "GET /pets?limit=5&kind=cat X-Api-Key=top-secret-key"; got != want {
 		t.Errorf("request = %s\nwant      %s", got, want)
 	}
@@ -234,7 +233,7 @@ func TestPick(t *testing.T) {
 		{Key: "add", Request: "POST /add", Args: args(t, "n integer")},
 		{Key: "put", Request: "PUT /put", Args: args(t, "n integer"), Body: json.RawMessage(`["{n}"]`)},
 	}
-	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, c, Options{}), nil)
 	if schemas := ask(t, up, "tools/list", "{}").Get("tools.#.outputSchema").Array(); len(schemas) > 0 {
 		t.Errorf("there are output schemas: %s", schemas)
 	}
@@ -308,7 +307,7 @@ paths:
 	if got, want := fmt.Sprint(r.Warnings), "[api.yaml: 3 of 5 operations need credentials, and none are set: add "+way+"]"; got != want {
 		t.Errorf("warnings %s, want %s", got, want)
 	}
-	up := connectAs(t, adapter(t, c, Options{}), nil)
+	up := connect(t, adapter(t, c, Options{}), nil)
 	for tool, want := range map[string]string{
 		"a": "401 Unauthorized from GET /a\nThe operation needs credentials, and the bridge has none for it. Its operator can set " + way + ".",
 		"b": "401 Unauthorized from GET /b\nThe operation needs credentials, and the bridge has none for it. Its operator can set auth: { key: { value: KEY }, id: { value: KEY } }.",
@@ -319,7 +318,7 @@ paths:
 		}
 	}
 	other := Config{OpenAPI: doc, BaseURL: api.URL, Auth: Auth{Schemes: map[string]wire.Credential{"id": {Key: "key-12345"}}}}
-	if got, _ := call(t, connectAs(t, adapter(t, other, Options{}), nil), "e", "{}"); !strings.Contains(got, "can set auth: { token: { bearer: TOKEN } }") {
+	if got, _ := call(t, connect(t, adapter(t, other, Options{}), nil), "e", "{}"); !strings.Contains(got, "can set auth: { token: { bearer: TOKEN } }") {
 		t.Errorf("a parameter's credential, and none that the operation needs: %s", got)
 	}
 	for _, set := range []Config{{Headers: map[string]string{"X-Key": "k"}}, {Auth: Auth{Default: &wire.Credential{Bearer: "k"}}}} {
@@ -327,7 +326,7 @@ paths:
 		if r, err := set.Inspect(t.Context(), "api", Options{}); err != nil || len(r.Warnings) > 0 {
 			t.Errorf("with credentials: %v %v", r.Warnings, err)
 		}
-		if got, _ := call(t, connectAs(t, adapter(t, set, Options{}), nil), "a", "{}"); got != "401 Unauthorized from GET /a" {
+		if got, _ := call(t, connect(t, adapter(t, set, Options{}), nil), "a", "{}"); got != "401 Unauthorized from GET /a" {
 			t.Errorf("refused credentials: %s", got)
 		}
 	}
@@ -337,7 +336,7 @@ paths:
 func TestToolsWithoutAddress(t *testing.T) {
 	for _, servers := range []string{"", "servers: [{ url: /v1 }]\n"} {
 		a := adapter(t, Config{OpenAPI: file(t, "openapi: 3.0.0\n"+servers+"paths: { /a: { get: { operationId: a } } }\n")}, Options{})
-		up := connectAs(t, a, nil)
+		up := connect(t, a, nil)
 		if got := names(t, up); got != "a" {
 			t.Errorf("tools = %s", got)
 		}
@@ -369,7 +368,7 @@ func TestAuth(t *testing.T) {
 				}
 				return
 			}
-			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			up := connect(t, adapter(t, c, Options{}), nil)
 			call(t, up, "listPets", "{}")
 			if got := api.last(t); got != test.want {
 				t.Errorf("request = %s, want %s", got, test.want)
