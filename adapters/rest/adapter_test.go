@@ -11,7 +11,6 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
@@ -168,35 +167,6 @@ func TestCancel(t *testing.T) {
 	}
 	if _, err := a.Open(t.Context(), &bridge.Caller{}, nil); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("Open of a closed adapter = %v, want ErrUnavailable", err)
-	}
-}
-
-// An unusable API is an error of Open, which shows clients no details.
-func TestUnusable(t *testing.T) {
-	api := newAPI(t)
-	for _, test := range []struct {
-		name   string
-		change func(*Config)
-		want   string
-	}{
-		{"no file", func(c *Config) { c.OpenAPI = "testdata/nothing.yaml" }, "nothing.yaml"},
-		{"no document", func(c *Config) { c.OpenAPI = "adapter_test.go" }, "adapter_test.go"},
-		{"unknown operation", func(c *Config) { c.Tools = []toolset.Entry{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := api.pets()
-			test.change(&c)
-			a, err := New("pets", c, quiet(Options{}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			_, err = a.Open(t.Context(), &bridge.Caller{}, nil)
-			known, ok := errors.AsType[*bridge.Error](err)
-			if !ok || !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(known.Public, "yaml") {
-				t.Errorf("Open = %v, want ErrUnavailable with %s", err, test.want)
-			}
-		})
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
+	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // Begin reads a file once, and later clients use the result.
@@ -30,7 +31,7 @@ func TestBegin(t *testing.T) {
 	}
 }
 
-// Begin returns faults of files, even beside a URL.
+// Begin returns faults of files, even beside a URL. Open returns them too, and shows clients no details.
 func TestBeginMistakes(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(&sites{texts: map[string]string{}})
@@ -43,6 +44,8 @@ func TestBeginMistakes(t *testing.T) {
 		{"a document", func(c *Config) { c.OpenAPI = "rig_test.go" }, "rig_test.go"},
 		{"a document beside a catalogue", func(c *Config) { c.OpenAPI, c.Catalog.URL = "rig_test.go", site.URL }, "rig_test.go"},
 		{"an overlay of a document elsewhere", func(c *Config) { c.OpenAPI, c.Overlays = site.URL, []string{"gone.yaml"} }, "overlays: gone.yaml"},
+		{"no file", func(c *Config) { c.OpenAPI = "testdata/nothing.yaml" }, "nothing.yaml"},
+		{"an unknown operation", func(c *Config) { c.Tools = []toolset.Entry{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
 		{"a catalogue", func(c *Config) { c.Catalog.File = "rig_test.go" }, "catalogue"},
 		{"no address", func(c *Config) { c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\npaths: { /x: { get: {} } }\n") }, "does not say where the API is (servers): add base_url"},
 		{"a relative address", func(c *Config) {
@@ -59,6 +62,11 @@ func TestBeginMistakes(t *testing.T) {
 		}
 		if a.Check() == nil {
 			t.Errorf("%s: it can be used", test.name)
+		}
+		_, err := a.Open(t.Context(), &bridge.Caller{}, nil)
+		known, ok := errors.AsType[*bridge.Error](err)
+		if opens := strings.Contains(test.want, "base_url"); opens != (err == nil) || !opens && (!ok || !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(known.Public, "yaml")) {
+			t.Errorf("%s: Open = %v, want ErrUnavailable with %s", test.name, err, test.want)
 		}
 	}
 }

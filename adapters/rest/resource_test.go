@@ -2,7 +2,6 @@ package rest
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -129,23 +128,6 @@ func TestResourceLists(t *testing.T) {
 	}
 }
 
-// Two resources with the same address are a fault: one could not be read.
-func TestResourcesAlike(t *testing.T) {
-	c := Config{BaseURL: "https://x.example.com", Tools: []toolset.Entry{
-		{Key: "code", Line: 1, As: toolset.AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
-		{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: toolset.AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
-		{Key: "other", Line: 4, As: toolset.AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
-		{Key: "same", Line: 5, As: toolset.AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
-	}}
-	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(toolset.Faults)
-	if got, want := fmt.Sprint([]toolset.Fault(faults)), "["+
-		"tools: users: as: code also has the address rest://pets/search{?name}: make one of them a tool "+
-		"tools: same: as: other also has the address rest://pets/search/{id}: make one of them a tool]"; got != want || faults[0].Line != 3 {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}
-
 // Without an entry that asks for one, there are no resources.
 func TestNoResources(t *testing.T) {
 	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), nil)
@@ -153,15 +135,6 @@ func TestNoResources(t *testing.T) {
 		if m := raw(t, up, method, `{"uri":"rest://pets/pets"}`); gjson.GetBytes(m.Error, "code").Int() != -32601 {
 			t.Errorf("%s: %s%s", method, m.Result, m.Error)
 		}
-	}
-	c := Config{OpenAPI: file(t, shelves), BaseURL: "https://x.example.com", Tools: []toolset.Entry{{Key: "burn", Line: 1, As: toolset.AsResource}, {Key: "shelves", Line: 2, As: "file"}}}
-	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(toolset.Faults)
-	if len(faults) != 1 || faults[0].Line != 1 || faults[0].String() != "tools: burn: as: resource is for GET, and this is a DELETE" {
-		t.Errorf("faults: %v", faults)
-	}
-	if faults := c.Tools[1].Check(); len(faults) != 1 || faults[0].String() != `tools: shelves: as is "file": must be tool or resource` {
-		t.Errorf("faults: %v", faults)
 	}
 }
 

@@ -85,17 +85,27 @@ func TestCredentialsOfSilentDocuments(t *testing.T) {
 		name, end string
 		auth      Auth
 		schema    string // has an argument key
-		want      string // the request
+		want      string // the request, or the error
 		warning   string
 	}{
 		{"bearer", " } }", Auth{Default: &wire.Credential{Bearer: "the-token"}}, `"key"`, "GET /cards?key=k Authorization=Bearer the-token", ""},
 		{"filled", ", security: [{ b: [] }] } }", Auth{Schemes: map[string]wire.Credential{"app": {Key: "key-12345"}, "b": {Bearer: "the-token"}}}, "", "GET /cards?key=key-12345 Authorization=Bearer the-token", ""},
 		{"nobody", ", security: [{ b: [] }] } }", Auth{}, `"key"`, "GET /cards?key=k", "1 of 1 operations need credentials"},
+		{"the only key", ", security: [{ app: [] }] } }", Auth{Default: &wire.Credential{Key: "key-12345"}}, "", "GET /cards?key=key-12345", ""},
+		{"its own", ", security: [{ app: [] }] } }", Auth{Default: &wire.Credential{Bearer: "the-token"}}, "", "GET /cards Authorization=Bearer the-token", ""},
+		{"unknown", " } }", Auth{Schemes: map[string]wire.Credential{"apps": {Key: "key-12345"}}}, "", "did you mean app?", ""},
 		{"idle", ", security: [{ app: [] }] } }", Auth{Schemes: map[string]wire.Credential{"app": {Key: "key-12345"}, "b": {Bearer: "the-token"}}}, "", "GET /cards?key=key-12345", "auth: b: no operation gets the credential"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			api := newAPI(t)
 			c := Config{OpenAPI: file(t, keys+test.end+"\n"), BaseURL: api.URL, Auth: test.auth}
+			report, err := c.Inspect(t.Context(), "a", Options{})
+			if err != nil {
+				if !strings.Contains(err.Error(), test.want) {
+					t.Errorf("Inspect = %v, want %s", err, test.want)
+				}
+				return
+			}
 			up := connect(t, adapter(t, c, Options{}), nil)
 			args := "{}"
 			if schema := ask(t, up, "tools/list", "{}").Get("tools.0.inputSchema.properties").Raw; strings.Contains(schema, `"key"`) != (test.schema != "") {
@@ -105,10 +115,6 @@ func TestCredentialsOfSilentDocuments(t *testing.T) {
 			}
 			if text, isError := call(t, up, "cards", args); isError || api.last(t) != test.want {
 				t.Errorf("request %s\nwant    %s\n%s", api.last(t), test.want, text)
-			}
-			report, err := c.Inspect(t.Context(), "a", Options{})
-			if err != nil {
-				t.Fatal(err)
 			}
 			if len(report.Warnings) > 0 != (test.warning != "") || test.warning != "" && !strings.Contains(report.Warnings[0].String(), test.warning) {
 				t.Errorf("warnings %q", report.Warnings)

@@ -185,43 +185,6 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// Clients cannot set what the configuration sets, even if it passes the check.
-func TestFixedUnchecked(t *testing.T) {
-	c := newAPI(t).pets()
-	c.Tools = []toolset.Entry{
-		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "most"}}},
-		{Key: "own", Request: "POST /own{?a}", Headers: map[string]string{"X-Trace": "{b}"}, Body: json.RawMessage(`{"b":"{b}"}`), Args: []toolset.Arg{
-			{Name: "a", Value: json.RawMessage(`"fixed"`)}, arg(t, "b string"),
-		}},
-	}
-	u := madeOf(t, c, Options{})
-	for _, test := range []struct{ tool, args, want string }{
-		{"listPets", `{"kind":"dog","most":2}`, `argument "kind": the operator of the bridge sets it, so leave it out`},
-		{"listPets", `{"limit":1,"most":2}`, `argument "limit" is called "most" here`},
-		{"listPets", `{"most":2}`, `{"limit":2,"kind":"cat"}`},
-		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
-	} {
-		got, err := u.ByName[test.tool].Prepare([]byte(test.args))
-		if err != nil {
-			got = []byte(err.Error())
-		}
-		if string(got) != test.want {
-			t.Errorf("%s: %s\nwant %s", test.tool, got, test.want)
-		}
-	}
-}
-
-// An argument that keeps its name is sent unchanged, whatever happens to others.
-func TestSameName(t *testing.T) {
-	api := newAPI(t)
-	c := api.pets()
-	c.Tools = []toolset.Entry{{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "limit", About: "How many"}}}}
-	call(t, connect(t, adapter(t, c, Options{}), nil), "listPets", `{"limit":5}`)
-	if got, want := api.last(t), "GET /pets?limit=5&kind=cat X-Api-Key=top-secret-key"; got != want {
-		t.Errorf("request = %s\nwant      %s", got, want)
-	}
-}
-
 // Models may ask for a part of an answer; the API does not see that. Such a tool has no output
 // schema, which the part would not fit.
 func TestPick(t *testing.T) {
@@ -343,36 +306,5 @@ func TestToolsWithoutAddress(t *testing.T) {
 		if got, bad := call(t, up, "a", "{}"); !bad || !strings.Contains(got, "does not say where the API is") || !strings.Contains(got, "--base-url") {
 			t.Errorf("%q: %s", servers, got)
 		}
-	}
-}
-
-func TestAuth(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		auth Auth
-		want string // the request, or the error
-	}{
-		{"by scheme", Auth{Schemes: map[string]wire.Credential{"key": {Key: "s3cret-key"}}}, "GET /pets X-Api-Key=s3cret-key"},
-		{"for the only key", Auth{Default: &wire.Credential{Key: "s3cret-key"}}, "GET /pets X-Api-Key=s3cret-key"},
-		{"of its own", Auth{Default: &wire.Credential{Bearer: "s3cret-key"}}, "GET /pets Authorization=Bearer s3cret-key"},
-		{"unknown scheme", Auth{Schemes: map[string]wire.Credential{"keys": {Key: "s3cret-key"}}}, "did you mean key?"},
-		{"none", Auth{}, "GET /pets"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			api := newAPI(t)
-			c := api.pets()
-			c.Auth = test.auth
-			if _, err := c.Inspect(t.Context(), "pets", Options{}); err != nil {
-				if !strings.Contains(err.Error(), test.want) {
-					t.Errorf("Inspect: %v, want %s", err, test.want)
-				}
-				return
-			}
-			up := connect(t, adapter(t, c, Options{}), nil)
-			call(t, up, "listPets", "{}")
-			if got := api.last(t); got != test.want {
-				t.Errorf("request = %s, want %s", got, test.want)
-			}
-		})
 	}
 }
