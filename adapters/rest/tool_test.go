@@ -41,6 +41,7 @@ func args(t testing.TB, texts ...string) []toolset.Arg {
 // TestOwnTools lists what clients see of tools with a request, and the resulting requests.
 func TestOwnTools(t *testing.T) {
 	yes, no := true, false
+	const spread = "GET /own?tenant=acme&the%5Fregion=eu&f={f*}{&page}"
 	for _, test := range []struct {
 		name    string
 		tool    toolset.Entry
@@ -62,6 +63,10 @@ func TestOwnTools(t *testing.T) {
 		{name: "fixed query", tool: toolset.Entry{Request: "GET /search?type=code&q={query}{&page}", Args: args(t, "query string", "page? integer")}, args: `{"query":"a&b=c","page":2}`, request: "GET /search?type=code&q=a%26b%3Dc&page=2"},
 		{name: "left over, GET", tool: toolset.Entry{Request: "GET /search", Args: args(t, "q string", "tags? [string]")}, args: `{"q":"x","tags":["a","b"]}`, request: "GET /search?q=x&tags=a&tags=b"},
 		{name: "lists", tool: toolset.Entry{Request: "GET /s{?a,b*}", Args: args(t, "a [string]", "b [string]")}, args: `{"a":["1","2"],"b":["3","4"]}`, request: "GET /s?a=1,2&b=3&b=4"},
+		{name: "spread object", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"kind":"x"}}`, request: "GET /own?tenant=acme&the%5Fregion=eu&kind=x"},
+		{name: "spread over the request", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"tenant":"other"}}`, text: "f: must not have a member called tenant, as another parameter is"},
+		{name: "spread over a name in code", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"the_region":"us"}}`, text: "f: must not have a member called the_region, as another parameter is"},
+		{name: "spread over an argument", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"page":1}}`, text: "f: must not have a member called page, as another parameter is"},
 		{name: "raw path", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"a/b c"}`, request: "GET /files/a/b%20c"},
 		{name: "climbing", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"../secret"}`, text: "must not have"},
 		{name: "left over, POST", tool: toolset.Entry{Request: "POST /notes/{id}", Args: args(t, "id integer", "text string", "n? number")}, hints: "false true false", args: `{"n":1.50,"id":4,"text":"a\"b"}`, request: `POST /notes/4 {"text":"a\"b","n":1.50}`},
