@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -167,25 +166,5 @@ func TestCancel(t *testing.T) {
 	}
 	if _, err := a.Open(t.Context(), &bridge.Caller{}, nil); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("Open of a closed adapter = %v, want ErrUnavailable", err)
-	}
-}
-
-// A variable that is in no address of the document, or stands behind base_url, is warned of.
-func TestInspectVariables(t *testing.T) {
-	const document = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"https://{region}.example.com","variables":{"region":{"default":"eu"}}}],
-		"paths":{"/a":{"get":{"responses":{}},"servers":[{"url":"https://{zone}.example.com","variables":{"zone":{"default":"x"}}}]}}}`
-	for _, test := range []struct{ name, base, want string }{
-		{"unknown", "", "variables: regoin: the addresses of the document have no such variable"},
-		{"behind base_url", "https://example.com", "variables: region has no effect: base_url says where the API is"},
-	} {
-		c := Config{OpenAPI: file(t, document), BaseURL: test.base, Variables: map[string]string{"region": "us", "zone": "y", "regoin": "us"}}
-		r, err := c.Inspect(t.Context(), "api", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := fmt.Sprint(r.Warnings)
-		if !strings.Contains(all, test.want) || test.base == "" && len(r.Warnings) != 1 {
-			t.Errorf("%s: %s, want %s", test.name, all, test.want)
-		}
 	}
 }

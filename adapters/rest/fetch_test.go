@@ -108,19 +108,29 @@ func TestHeadersOfDocument(t *testing.T) {
 	}
 }
 
-// An operation whose own server has no address is lost, as check says. Values of variables count, declared or not.
-func TestUnserved(t *testing.T) {
-	path := file(t, "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n")
-	c := Config{OpenAPI: path, Variables: map[string]string{"r": "eu"}}
-	report, err := c.Inspect(t.Context(), "api", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(report.Tools, report.Lost, report.Warnings); got != "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]" {
-		t.Errorf("the report is %s", got)
-	}
-	c.Variables["s"] = "us"
-	if report, err := c.Inspect(t.Context(), "api", Options{}); err != nil || report.Tools != 2 || len(report.Lost)+len(report.Warnings) > 0 {
-		t.Errorf("with both values: %+v, %v", report, err)
+// A variable that is in no address of the document, or stands behind base_url, is warned of. An operation
+// whose own server has no address is lost. Values of variables count, declared or not.
+func TestVariables(t *testing.T) {
+	const declared = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"https://{region}.example.com","variables":{"region":{"default":"eu"}}}],
+		"paths":{"/a":{"get":{"responses":{}},"servers":[{"url":"https://{zone}.example.com","variables":{"zone":{"default":"x"}}}]}}}`
+	const undeclared = "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n"
+	for _, test := range []struct {
+		doc, base string
+		variables map[string]string
+		want      string // tools, lost operations and warnings
+	}{
+		{declared, "", map[string]string{"region": "us", "zone": "y", "regoin": "us"}, "1 [] [api.yaml: variables: regoin: the addresses of the document have no such variable"},
+		{declared, "https://example.com", map[string]string{"region": "us"}, "1 [] [api.yaml: variables: region has no effect: base_url says where the API is"},
+		{undeclared, "", map[string]string{"r": "eu"}, "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]"},
+		{undeclared, "", map[string]string{"r": "eu", "s": "us"}, "2 [] []"},
+	} {
+		c := Config{OpenAPI: file(t, test.doc), BaseURL: test.base, Variables: test.variables}
+		r, err := c.Inspect(t.Context(), "api", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(r.Tools, r.Lost, r.Warnings); !strings.HasPrefix(got, test.want) || len(r.Warnings) > 1 {
+			t.Errorf("%v: %s, want %s", test.variables, got, test.want)
+		}
 	}
 }

@@ -78,12 +78,18 @@ func describing(servers, inPath, inOperation string) string {
 func servers(url string) string { return `"servers": [{"url": "` + url + `"}], ` }
 
 // A document at a URL may name any server. Configured values go only to the document's own server,
-// and to those that the configuration names.
+// and to those that the configuration names. A document on the internet may also name servers on this
+// machine and in private networks: no call goes there unless the operator names them too.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	key := Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}
+	const open = `"security": [], `
+	free := func(servers string) string { return describing(servers, "", open) }
+	trust := func(c *Config, other string) { c.Trusted = []string{other} }
+	base := func(c *Config, other string) { c.BaseURL = other }
 	for _, test := range []struct {
 		name   string
+		abroad bool // the document is on the internet
 		doc    func(own, other string) string
 		change func(c *Config, other string)
 		from   http.Header
@@ -104,27 +110,41 @@ func TestStrangers(t *testing.T) {
 			return `{"swagger": "2.0", "host": "` + strings.TrimPrefix(other, "http://") + `", "schemes": ["http"],
 				"securityDefinitions": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}, "security": [{"k": []}], "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}}}`
 		}},
-		{name: "trusted", doc: func(_, other string) string { return describing(servers(other), "", "") },
-			change: func(c *Config, other string) { c.Trusted = []string{other} }, goes: "other", shown: "secret-key-1"},
-		{name: "base_url", doc: func(own, _ string) string { return describing(servers(own), "", "") },
-			change: func(c *Config, other string) { c.BaseURL = other }, goes: "other", shown: "secret-key-1"},
-		{name: "nothing is needed", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) }, goes: "other"},
-		{name: "headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "trusted", doc: func(_, other string) string { return describing(servers(other), "", "") }, change: trust, goes: "other", shown: "secret-key-1"},
+		{name: "base_url", doc: func(own, _ string) string { return describing(servers(own), "", "") }, change: base, goes: "other", shown: "secret-key-1"},
+		{name: "nothing is needed", doc: func(_, other string) string { return free(servers(other)) }, goes: "other"},
+		{name: "headers", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) { c.Headers = map[string]string{"X-Own": "secret-header"} }},
-		{name: "an entry's header", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "an entry's header", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) {
 				c.Tools = []toolset.Entry{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
 			}},
-		{name: "a tool of one's own", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "a tool of one's own", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) {
 				c.Expose = []string{"none"}
 				c.Tools = []toolset.Entry{{Key: "a", Request: "GET /a?code=secret-code"}}
 			}},
-		{name: "forwarded headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "forwarded headers", doc: func(_, other string) string { return free(servers(other)) },
 			from: http.Header{"X-Tenant": {"callers-secret"}}},
 		{name: "a variable of the configuration", doc: func(_, other string) string {
-			return describing(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", `"security": [], `)
+			return describing(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", open)
 		}, change: func(c *Config, _ string) { c.Variables = map[string]string{"id": "secret-id"} }},
+		{name: "abroad, another", abroad: true, doc: func(_, other string) string { return free(servers(other)) }},
+		{name: "abroad, another of the operation", abroad: true, doc: func(own, other string) string { return describing(servers(own), "", open+servers(other)) }},
+		{name: "abroad, by a name", abroad: true, doc: func(_, other string) string {
+			return free(servers(strings.Replace(other, "127.0.0.1", "localhost", 1)))
+		}},
+		{name: "abroad, in another form", abroad: true, doc: func(_, other string) string {
+			return free(servers(strings.Replace(other, "127.0.0.1", "[::ffff:127.0.0.1]", 1)))
+		}},
+		{name: "abroad, by a variable", abroad: true, doc: func(_, other string) string {
+			return free(`"servers": [{"url": "{where}/v1", "variables": {"where": {"default": "` + other + `"}}}], `)
+		}},
+		{name: "abroad, private", abroad: true, doc: func(string, string) string { return free(servers("http://10.0.0.1:1")) }},
+		{name: "abroad, its own, by a name that has moved", abroad: true, doc: func(string, string) string { return free(servers("/v1")) }},
+		{name: "abroad, none", abroad: true, doc: func(string, string) string { return free("") }},
+		{name: "abroad, trusted", abroad: true, doc: func(_, other string) string { return free(servers(other)) }, change: trust, goes: "other"},
+		{name: "abroad, base_url", abroad: true, doc: func(string, string) string { return free(servers("http://10.0.0.1:1")) }, change: base, goes: "other"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			own, other := newSite(t), newSite(t)
@@ -135,8 +155,10 @@ func TestStrangers(t *testing.T) {
 			}
 			log := &adaptertest.Log{}
 			a := adapter(t, c, Options{Log: log.Logger(), Forward: []string{"X-Tenant"}})
-			up := connect(t, a, nil, test.from)
-			text, wrong := call(t, up, "a", "{}")
+			if test.abroad {
+				readAbroad(t, a)
+			}
+			text, wrong := call(t, connect(t, a, nil, test.from), "a", "{}")
 			ownCalls, ownShown := own.got()
 			otherCalls, otherShown := other.got()
 			got := map[bool]string{true: "own"}[ownCalls > 0] + map[bool]string{true: "other"}[otherCalls > 0]
@@ -146,8 +168,12 @@ func TestStrangers(t *testing.T) {
 			if test.goes == "" && (!strings.Contains(text, "base_url or trusted") || strings.Contains(text, "secret")) {
 				t.Errorf("the call is refused with %s", text)
 			}
-			if said := times(log, "do not go there"); said != map[bool]int{true: 1}[test.goes == "" && test.from == nil] {
+			if said := times(log, "do not go there"); !test.abroad && said != map[bool]int{true: 1}[test.goes == "" && test.from == nil] {
 				t.Errorf("the log says it %d times: %s", said, log)
+			}
+			refused := strings.Contains(text, "on this machine or in a private network, and was itself read on the internet")
+			if warned := times(log, "names a server where it may send no calls") > 0; test.abroad && (refused == (test.goes != "") || warned != refused) {
+				t.Errorf("the call is refused with %s; the log is %s", text, log)
 			}
 		})
 	}
