@@ -75,21 +75,16 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want := map[string]string{ // timeout, uncached, limit, attempts, repeat, only reads, result, and whether only rules speak of it
+		"list.listOrders": "7s false 2048 5 false true  true",
+		"find":            "9s true 0 5 true true items false",
+		"status":          "0s true 0 0 false true  false",
+	}
 	for _, tool := range toolsOf(report) {
-		said := tool.Settings
-		switch tool.Name {
-		case "list.listOrders":
-			if said.Timeout != 7*time.Second || said.Uncached || said.MaxAnswer != 2048 || said.Attempts != 5 || !tool.Entry.Ruled {
-				t.Errorf("listOrders: %+v", said)
-			}
-		case "find":
-			if said.Timeout != 9*time.Second || !said.Uncached || said.Attempts != 5 || !said.Repeat || tool.Result != "items" || !tool.Annotations.ReadOnly || tool.Entry.Ruled {
-				t.Errorf("findOrders: %+v", said)
-			}
-		case "status":
-			if said.Timeout != 0 || tool.Entry != nil {
-				t.Errorf("status: %+v", said)
-			}
+		s := tool.Settings
+		got := fmt.Sprint(s.Timeout, s.Uncached, s.MaxAnswer, s.Attempts, s.Repeat, tool.Annotations.ReadOnly, " ", tool.Result, " ", tool.Entry != nil && tool.Entry.Ruled)
+		if want, ok := want[tool.Name]; ok && (got != want || tool.Name == "status" && tool.Entry != nil) {
+			t.Errorf("%s: %s, want %s", tool.Name, got, want)
 		}
 	}
 	if text, isError := call(t, up, "find", `{"debug":true}`); isError {
