@@ -41,10 +41,13 @@ func shelvesConfig(t *testing.T, api *api) Config {
 		{Key: "pet", As: toolset.AsResource, Error: "title"},
 		{Key: "slow", As: toolset.AsResource, Timeout: time.Millisecond},
 		{Key: "file", As: toolset.AsResource, Request: "GET /files/{+path}?v=1{&page}", Args: args(t, "path string", "page? integer"), Result: "items.0.name"},
+		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
+		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
 	}}
 }
 
-// GETs as resources: their lists and their requests.
+// GETs as resources: their lists and their requests. Commas separate the values of a list in a path. Commas
+// within values are encoded, in both directions.
 func TestResources(t *testing.T) {
 	api := newAPI(t)
 	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), nil)
@@ -64,7 +67,7 @@ func TestResources(t *testing.T) {
 	for _, one := range ask(t, up, "resources/templates/list", "{}").Get("resourceTemplates.#.uriTemplate").Array() {
 		templates = append(templates, one.Str)
 	}
-	if got, want := strings.Join(templates, " "), "rest://pets/shelves/{shelf_id}/books/{number}{?fields*,X_Tenant} rest://pets/pets/{id} rest://pets/files/{+path}{?page}"; got != want {
+	if got, want := strings.Join(templates, " "), "rest://pets/shelves/{shelf_id}/books/{number}{?fields*,X_Tenant} rest://pets/pets/{id} rest://pets/files/{+path}{?page} rest://pets/tags/{names} rest://pets/sums/{+numbers}/of/{name}"; got != want {
 		t.Errorf("templates = %s, want %s", got, want)
 	}
 	for _, test := range []struct{ uri, request, want string }{ // want: the contents, or the code and message of an error
@@ -78,6 +81,13 @@ func TestResources(t *testing.T) {
 		{"rest://pets/files/../x", "", "-32602 path: must not have . or .."},
 		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
 		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is given twice`},
+		{"rest://pets/tags/a,b", "GET /tags/a,b X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%2cb", "GET /tags/a%2Cb X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4 X-Api-Key=top-secret-key", ""},
+		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy X-Api-Key=top-secret-key", ""},
+		{"rest://pets/sums/1%2C2/of/x", "", "-32602 the arguments are wrong: numbers[0]: must be an integer"},
+		{"rest://pets/tags/a,%zz", "", `-32602 the path of "rest://pets/tags/a,%zz" is not percent-encoded correctly`},
 		{"rest://pets/burn", "", "-32002 Resource not found"},
 		{"rest://other/shelves", "", "-32002 Resource not found"},
 		{"https://pets/shelves", "", "-32002 Resource not found"},
@@ -99,31 +109,6 @@ func TestResources(t *testing.T) {
 		}
 		if asked := api.count() > n; test.request != "any" && (asked != (test.request != "") || asked && api.last(t) != test.request) {
 			t.Errorf("%s: request %s, want %s", test.uri, api.last(t), test.request)
-		}
-	}
-}
-
-// Commas separate the values of a list in a path. Commas within values are encoded, in both
-// directions.
-func TestResourceLists(t *testing.T) {
-	api := newAPI(t)
-	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
-		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
-		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
-	}}, Options{}), nil)
-	for _, test := range []struct{ uri, request, want string }{
-		{"rest://pets/tags/a,b", "GET /tags/a,b", ""},
-		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c", ""},
-		{"rest://pets/tags/a%2cb", "GET /tags/a%2Cb", ""},
-		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4", ""},
-		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy", ""},
-		{"rest://pets/sums/1%2C2/of/x", "", "numbers[0]: must be an integer"},
-		{"rest://pets/tags/a,%zz", "", "is not percent-encoded correctly"},
-	} {
-		n := api.count()
-		m := raw(t, up, "resources/read", `{"uri":"`+test.uri+`"}`)
-		if asked := api.count() > n; asked != (test.request != "") || asked && api.last(t) != test.request || !strings.Contains(string(m.Error), test.want) {
-			t.Errorf("%s: request %s (%t), %s; want %s %s", test.uri, api.last(t), asked, m.Error, test.request, test.want)
 		}
 	}
 }

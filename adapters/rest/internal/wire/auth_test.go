@@ -390,8 +390,6 @@ func TestTokenLife(t *testing.T) {
 			if r.URL.Host == "login.example.com" {
 				asked++
 				time.Sleep(time.Second)
-				res.Body = http.NoBody
-				res = status(200)
 				res.Body = body(fmt.Sprintf(`{"access_token":"token%d","expires_in":60}`, asked))
 			} else {
 				res.Body = body(`"` + r.Header.Get("Authorization") + `"`)
@@ -473,9 +471,3 @@ func TestKeyInAddress(t *testing.T) {
 		t.Errorf("%s, want %s", got, want)
 	}
 }
-
-func body(s string) *stringBody { return &stringBody{strings.NewReader(s)} }
-
-type stringBody struct{ *strings.Reader }
-
-func (*stringBody) Close() error { return nil }
