@@ -119,7 +119,7 @@ paths:
 			t.Errorf("%s: the log is %s", step.name, log)
 		}
 	}
-	if times(log, "no longer fits the document") == 0 || times(log, "server="+other.URL) != 1 || other.count() != 1 {
+	if times(log, "no longer fits the document") == 0 || times(log, "the document names another server for the API") != 1 || other.count() != 1 {
 		t.Errorf("the new server has %d requests; the log: %s", other.count(), log)
 	}
 	close(api.slow)
