@@ -14,20 +14,23 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Begin reads a file once, and later clients use the result.
+// Begin reads a file once, and later clients use the result. The log names operations that cannot be tools.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	api := newAPI(t)
 	log := &adaptertest.Log{}
-	a := adapter(t, api.pets(), Options{Log: log.Logger()})
+	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: { operationId: a } }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.Check(); !errors.Is(err, document.ErrUnread) {
 		t.Errorf("before: %v", err)
 	}
 	if err := a.Begin(nil); err != nil || a.Check() != nil || times(log, "tools made") != 1 {
 		t.Fatalf("Begin = %v", err)
 	}
-	if got := names(t, connect(t, a, nil)); !strings.HasPrefix(got, "listPets ") || times(log, "tools made") != 1 {
+	if got := names(t, connect(t, a, nil)); got != "a" || times(log, "tools made") != 1 {
 		t.Errorf("tools = %s, made %d times", got, times(log, "tools made"))
+	}
+	if times(log, `level=WARN msg="operations of the document cannot be tools`) != 1 || times(log, `operations=[/b]`) != 1 {
+		t.Errorf("the log does not name the lost operation: %s", log)
 	}
 }
 

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/internal/openapitest"
@@ -163,18 +162,6 @@ paths:
 		if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && got != test.want {
 			t.Errorf("%q: %s, want %s", test.expose, got, test.want)
 		}
-	}
-}
-
-// The log names operations that cannot be tools.
-func TestLostLogged(t *testing.T) {
-	log := &adaptertest.Log{}
-	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
-	if err := adapter(t, c, Options{Log: log.Logger()}).Begin(nil); err != nil {
-		t.Fatal(err)
-	}
-	if times(log, `level=WARN msg="operations of the document cannot be tools`) != 1 || times(log, `operations=[/b]`) != 1 {
-		t.Error("the log does not name the lost operation")
 	}
 }
 
