@@ -47,7 +47,7 @@ paths:
   /list: { post: { operationId: list, requestBody: { required: true, content: { application/json: { schema: { type: array, items: { type: integer } } } } }, responses: { "200": { description: OK } } } }
   /form: { post: { operationId: form, requestBody: { content: { application/x-www-form-urlencoded: { schema: { type: object, properties: { a: { type: string }, b: { type: integer } } } } } }, responses: { "200": { description: OK } } } }
   /file: { post: { operationId: file, requestBody: { content: { application/octet-stream: { schema: { type: string, format: binary } } } }, responses: { "200": { description: OK } } } }
-  /jobs: { get: { operationId: jobs, parameters: [{ name: a, in: query, schema: { type: string } }, { name: x-trace, in: header, schema: { type: string } }] } }
+  /jobs: { get: { operationId: jobs, parameters: [{ name: a, in: query, schema: {} }, { name: b, in: query, schema: { type: string, default: "b0" } }, { name: x-trace, in: header, schema: { type: string } }] } }
   /search:
     get:
       operationId: search
@@ -115,7 +115,7 @@ func TestAdditions(t *testing.T) {
 		{"beside a spread object", false, toolset.Entry{Key: "search", Query: body(`{"tenant":"acme","region":"eu"}`)}, "filter ids only page", `{"filter":{"kind":"x"}}`, "GET /search?kind=x&tenant=acme&region=eu"},
 		{"a spread object cannot replace it", false, toolset.Entry{Key: "search", Query: body(`{"tenant":"acme","region":"eu"}`)}, "", `{"filter":{"tenant":"other"}}`, "filter: must not have a member called tenant, as another parameter is"},
 		{"nor a parameter that is set", false, toolset.Entry{Key: "search", Query: body(`{"tenant":"acme","region":"eu"}`)}, "", `{"filter":{"region":"us"}}`, "filter: must not have a member called region, as another parameter is"},
-		{"a header of arguments", false, toolset.Entry{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}, "a x-trace", `{"a":"1","x-trace":"t"}`, "GET /jobs?a=1 X-Trace=1-t"},
+		{"a header of arguments", false, toolset.Entry{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}, "a b x-trace", `{"a":"1","x-trace":"t"}`, "GET /jobs?a=1 X-Trace=1-t"},
 		{"a header that is not sent", false, toolset.Entry{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}, "", `{"x-trace":"t"}`, "GET /jobs"}, // nor is its argument
 		{"a header without the other argument", false, toolset.Entry{Key: "jobs", Headers: map[string]string{"X-Trace": "{a}-{x-trace}"}}, "", `{"a":"1"}`, "GET /jobs?a=1"},
 		{"a line break", false, toolset.Entry{Key: "order", Headers: map[string]string{"X-Tenant": "of {shop}"}, Body: body(`1`)}, "", `{"shop":"a\nb","X-Trace":"t"}`, "shop: what comes into the header X-Tenant has a line break"},
@@ -146,15 +146,6 @@ func TestAdditions(t *testing.T) {
 // text. Alone, the API applies its default.
 func TestHeaderHoles(t *testing.T) {
 	api := newAPI(t)
-	doc := file(t, `openapi: 3.1.0
-info: { title: Jobs, version: "1" }
-paths:
-  /jobs:
-    get:
-      operationId: jobs
-      parameters: [{ name: a, in: query, schema: {} }, { name: b, in: query, schema: { type: string, default: "b0" } }, { name: X-Trace, in: header, schema: { type: string } }]
-      responses: { "200": { description: OK } }
-`)
 	own := args(t, "a? any", "b? string = b0")
 	for _, test := range []struct {
 		header, args string
@@ -172,7 +163,7 @@ paths:
 		{"fixed", `{}`, "fixed", "fixed"},
 	} {
 		headers := map[string]string{"X-Trace": test.header}
-		up := connect(t, adapter(t, Config{OpenAPI: doc, BaseURL: api.URL, Tools: []toolset.Entry{
+		up := connect(t, adapter(t, Config{OpenAPI: file(t, orders), BaseURL: api.URL, Tools: []toolset.Entry{
 			{Key: "own", Request: "GET /own{?a,b}", Args: own, Headers: headers}, {Key: "jobs", Headers: headers},
 		}}, Options{}), nil)
 		for tool, want := range map[string]string{"own": test.own, "jobs": test.over} {
