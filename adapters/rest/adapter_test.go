@@ -3,7 +3,6 @@ package rest
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,15 +10,13 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // The adapter answers the handshake itself (R-018): the API gets no request.
 func TestHandshake(t *testing.T) {
 	api := newAPI(t)
-	g := connect(t, adapter(t, api.pets(), Options{}), &adaptertest.Client{}).Server()
+	g := connect(t, adapter(t, api.pets(), Options{}), nil).Server()
 	if g.Revision != "2025-11-25" || g.Modern() || string(g.Capabilities) != `{"tools":{"listChanged":true}}` {
 		t.Errorf("Server() = %s with %s", g.Revision, g.Capabilities)
 	}
@@ -34,7 +31,7 @@ func TestHandshake(t *testing.T) {
 }
 
 func TestMethods(t *testing.T) {
-	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), nil)
 	if got := ask(t, up, "ping", "{}").Raw; got != "{}" {
 		t.Errorf("ping: %s", got)
 	}
@@ -58,7 +55,7 @@ func TestMethods(t *testing.T) {
 
 func TestCalls(t *testing.T) {
 	api := newAPI(t)
-	up := connect(t, adapter(t, api.pets(), Options{Forward: []string{"X-Tenant"}}), &adaptertest.Client{})
+	up := connect(t, adapter(t, api.pets(), Options{Forward: []string{"X-Tenant"}}), nil)
 	if got, want := names(t, up), "listPets addPet getPet deletePet watchEvents slow"; got != want {
 		t.Errorf("tools = %s\nwant    %s", got, want)
 	}
@@ -90,11 +87,7 @@ func TestCalls(t *testing.T) {
 func TestForward(t *testing.T) {
 	api := newAPI(t)
 	a := adapter(t, api.pets(), Options{Forward: []string{"X-Tenant"}})
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision, Header: http.Header{"X-Tenant": {"first"}}}, &adaptertest.Client{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer up.Close(context.Background())
+	up := connect(t, a, nil, http.Header{"X-Tenant": {"first"}})
 	m := adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"listPets"}}`)
 	for _, test := range []struct {
 		header http.Header
@@ -115,7 +108,7 @@ func TestForward(t *testing.T) {
 
 // R-155: the parts of a stream are progress under the client's token, before the answer.
 func TestProgress(t *testing.T) {
-	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), nil)
 	back := &adaptertest.Client{}
 	m := adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"watchEvents","_meta":{"progressToken":"t\u00e9"}}}`)
 	got, err := up.Call(t.Context(), &bridge.Request{Message: m, Back: back})
@@ -150,7 +143,7 @@ func TestCancel(t *testing.T) {
 		eventually(t, "the request", func() bool { return api.count() > n })
 		return ended
 	}
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	why := errors.New("taken back")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ended := begin(ctx, up)
@@ -166,61 +159,12 @@ func TestCancel(t *testing.T) {
 	if _, err := up.Call(t.Context(), &bridge.Request{Message: slow}); !errors.Is(err, bridge.ErrUnsent) {
 		t.Errorf("Call of a closed connection = %v, want ErrUnsent", err)
 	}
-	ended = begin(t.Context(), connect(t, a, &adaptertest.Client{}))
+	ended = begin(t.Context(), connect(t, a, nil))
 	a.Close()
 	if err := <-ended; !errors.Is(err, bridge.ErrLost) {
 		t.Errorf("Call = %v, want ErrLost", err)
 	}
-	if _, err := a.Open(t.Context(), &bridge.Caller{}, &adaptertest.Client{}); !errors.Is(err, bridge.ErrUnavailable) {
+	if _, err := a.Open(t.Context(), &bridge.Caller{}, nil); !errors.Is(err, bridge.ErrUnavailable) {
 		t.Errorf("Open of a closed adapter = %v, want ErrUnavailable", err)
-	}
-}
-
-// An unusable API is an error of Open, which shows clients no details.
-func TestUnusable(t *testing.T) {
-	api := newAPI(t)
-	for _, test := range []struct {
-		name   string
-		change func(*Config)
-		want   string
-	}{
-		{"no file", func(c *Config) { c.OpenAPI = "testdata/nothing.yaml" }, "nothing.yaml"},
-		{"no document", func(c *Config) { c.OpenAPI = "adapter_test.go" }, "adapter_test.go"},
-		{"unknown operation", func(c *Config) { c.Tools = []toolset.Entry{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			c := api.pets()
-			test.change(&c)
-			a, err := New("pets", c, quiet(Options{}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer a.Close()
-			_, err = a.Open(t.Context(), &bridge.Caller{}, &adaptertest.Client{})
-			known, ok := errors.AsType[*bridge.Error](err)
-			if !ok || !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(known.Public, "yaml") {
-				t.Errorf("Open = %v, want ErrUnavailable with %s", err, test.want)
-			}
-		})
-	}
-}
-
-// A variable that is in no address of the document, or stands behind base_url, is warned of.
-func TestInspectVariables(t *testing.T) {
-	const document = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"https://{region}.example.com","variables":{"region":{"default":"eu"}}}],
-		"paths":{"/a":{"get":{"responses":{}},"servers":[{"url":"https://{zone}.example.com","variables":{"zone":{"default":"x"}}}]}}}`
-	for _, test := range []struct{ name, base, want string }{
-		{"unknown", "", "variables: regoin: the addresses of the document have no such variable"},
-		{"behind base_url", "https://example.com", "variables: region has no effect: base_url says where the API is"},
-	} {
-		c := Config{OpenAPI: file(t, document), BaseURL: test.base, Variables: map[string]string{"region": "us", "zone": "y", "regoin": "us"}}
-		r, err := c.Inspect(t.Context(), "api", Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := fmt.Sprint(r.Warnings)
-		if !strings.Contains(all, test.want) || test.base == "" && len(r.Warnings) != 1 {
-			t.Errorf("%s: %s, want %s", test.name, all, test.want)
-		}
 	}
 }

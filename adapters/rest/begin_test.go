@@ -2,8 +2,6 @@ package rest
 
 import (
 	"errors"
-	"fmt"
-	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -16,24 +14,27 @@ import (
 	"github.com/mcp-bridge/bridge/bridge"
 )
 
-// Begin reads a file once, and later clients use the result.
+// Begin reads a file once, and later clients use the result. The log names operations that cannot be tools.
 func TestBegin(t *testing.T) {
 	t.Parallel()
-	api := newAPI(t)
-	log := &said{}
-	a := adapter(t, api.pets(), Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: { operationId: a } }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.Check(); !errors.Is(err, document.ErrUnread) {
 		t.Errorf("before: %v", err)
 	}
-	if err := a.Begin(nil); err != nil || a.Check() != nil || log.has("tools made") != 1 {
+	if err := a.Begin(nil); err != nil || a.Check() != nil || times(log, "tools made") != 1 {
 		t.Fatalf("Begin = %v", err)
 	}
-	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.HasPrefix(got, "listPets ") || log.has("tools made") != 1 {
-		t.Errorf("tools = %s, made %d times", got, log.has("tools made"))
+	if got := names(t, connect(t, a, nil)); got != "a" || times(log, "tools made") != 1 {
+		t.Errorf("tools = %s, made %d times", got, times(log, "tools made"))
+	}
+	if times(log, `level=WARN msg="operations of the document cannot be tools`) != 1 || times(log, `operations=[/b]`) != 1 {
+		t.Errorf("the log does not name the lost operation: %s", log)
 	}
 }
 
-// Begin returns faults of files, even beside a URL.
+// Begin returns faults of files, even beside a URL. Open returns them too, and shows clients no details.
 func TestBeginMistakes(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(&sites{texts: map[string]string{}})
@@ -46,6 +47,8 @@ func TestBeginMistakes(t *testing.T) {
 		{"a document", func(c *Config) { c.OpenAPI = "rig_test.go" }, "rig_test.go"},
 		{"a document beside a catalogue", func(c *Config) { c.OpenAPI, c.Catalog.URL = "rig_test.go", site.URL }, "rig_test.go"},
 		{"an overlay of a document elsewhere", func(c *Config) { c.OpenAPI, c.Overlays = site.URL, []string{"gone.yaml"} }, "overlays: gone.yaml"},
+		{"no file", func(c *Config) { c.OpenAPI = "testdata/nothing.yaml" }, "nothing.yaml"},
+		{"an unknown operation", func(c *Config) { c.Tools = []toolset.Entry{{Key: "getPets", Off: true}} }, `did you mean "getPet"?`},
 		{"a catalogue", func(c *Config) { c.Catalog.File = "rig_test.go" }, "catalogue"},
 		{"no address", func(c *Config) { c.BaseURL, c.OpenAPI = "", file(t, "openapi: 3.1.0\npaths: { /x: { get: {} } }\n") }, "does not say where the API is (servers): add base_url"},
 		{"a relative address", func(c *Config) {
@@ -63,47 +66,11 @@ func TestBeginMistakes(t *testing.T) {
 		if a.Check() == nil {
 			t.Errorf("%s: it can be used", test.name)
 		}
-	}
-}
-
-// A watched document that loses its servers changes nothing.
-func TestServersLost(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	const text = "openapi: 3.1.0\nservers: [{ url: %q }]\npaths: { /x: { get: { operationId: first } } }\n"
-	log := &said{}
-	c := Config{OpenAPI: file(t, fmt.Sprintf(text, api.URL))}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err := a.Begin(nil); err != nil {
-		t.Fatal(err)
-	}
-	up := connect(t, a, &adaptertest.Client{})
-	replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: { /x: { get: { operationId: second } } }\n")
-	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
-	if text, bad := call(t, up, "first", "{}"); bad {
-		t.Errorf("first: %s", text)
-	}
-}
-
-// A watched document that loses all operations changes nothing.
-func TestOperationsLost(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	log := &said{}
-	c := Config{OpenAPI: file(t, "openapi: 3.1.0\npaths: { /x: { get: { operationId: first } } }\n"), BaseURL: api.URL}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if err := a.Begin(nil); err != nil {
-		t.Fatal(err)
-	}
-	up := connect(t, a, &adaptertest.Client{})
-	for i := range 2 {
-		replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: {}\n")
-		eventually(t, "the complaint", func() bool { return log.has("has no operations") > i })
-		if text, bad := call(t, up, "first", "{}"); bad {
-			t.Errorf("first: %s", text)
+		_, err := a.Open(t.Context(), &bridge.Caller{}, nil)
+		known, ok := errors.AsType[*bridge.Error](err)
+		if opens := strings.Contains(test.want, "base_url"); opens != (err == nil) || !opens && (!ok || !errors.Is(err, bridge.ErrUnavailable) || !strings.Contains(err.Error(), test.want) || strings.Contains(known.Public, "yaml")) {
+			t.Errorf("%s: Open = %v, want ErrUnavailable with %s", test.name, err, test.want)
 		}
-		replace(t, c.OpenAPI, "openapi: 3.1.0\npaths: { /x: { get: { operationId: first } } }\n")
-		eventually(t, "the document's return", func() bool { return log.has("tools made") > i+1 })
 	}
 }
 
@@ -125,12 +92,12 @@ func TestBeginBorrows(t *testing.T) {
 	if err := first.Begin(nil); err != nil {
 		t.Fatal(err)
 	}
-	connect(t, first, &adaptertest.Client{})
+	connect(t, first, nil)
 
 	s.set("/pets.yaml", "")
 	c.Tools = []toolset.Entry{{Key: "getPet", Name: "onePet"}}
-	log := &said{}
-	next := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	next := adapter(t, c, Options{Log: log.Logger()})
 	other := adapter(t, c, Options{})
 	for a, before := range map[*Adapter]*Adapter{next: first, other: first} {
 		if err := a.Begin(before); err != nil || a.Check() != nil {
@@ -143,7 +110,7 @@ func TestBeginBorrows(t *testing.T) {
 	}
 	first.Close()
 	other.Close()
-	eventually(t, "the complaint", func() bool { return log.has("the API stays as it was") == 1 })
+	eventually(t, "the complaint", func() bool { return times(log, "the API stays as it was") == 1 })
 	if at, why := next.Behind(); why == nil || at.IsZero() || !strings.Contains(why.Error(), "503") {
 		t.Errorf("Behind = %v, %v", why, at)
 	}
@@ -152,13 +119,7 @@ func TestBeginBorrows(t *testing.T) {
 	if text, bad := call(t, up, "getPet", `{"id":1}`); bad {
 		t.Errorf("getPet: %s", text)
 	}
-	asked := api.count()
-	begun := make(chan string, 1)
-	go func() {
-		got, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)})
-		begun <- fmt.Sprint(adaptertest.Text(got), err)
-	}()
-	eventually(t, "the slow request", func() bool { return api.count() > asked })
+	begun := slowCall(t, api, up)
 
 	s.set("/pets.yaml", string(text))
 	client.WaitSaid(t, 1)
@@ -187,19 +148,19 @@ func TestBeginCarries(t *testing.T) {
 	if _, err := a.Renew(t.Context(), []byte(strings.ReplaceAll(flows("one"), "POST ", "POST "+c.BaseURL))); err != nil {
 		t.Fatal(err)
 	}
-	log := &said{}
+	log := &adaptertest.Log{}
 	c.Attempts = 2
 	for base, want := range map[string]string{"/a": "one", "/b": ""} {
 		c.BaseURL = api.URL + base
-		next := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+		next := adapter(t, c, Options{Log: log.Logger()})
 		if err := next.Begin(a); err != nil {
 			t.Fatal(err)
 		}
-		if got := names(t, connect(t, next, &adaptertest.Client{})); got != want {
+		if got := names(t, connect(t, next, nil)); got != want {
 			t.Errorf("%s: tools = %q, want %q", base, got, want)
 		}
 	}
-	if log.has("no longer fits the configuration: send it again") != 1 {
+	if times(log, "no longer fits the configuration: send it again") != 1 {
 		t.Error("nothing was said of what does not fit")
 	}
 }
@@ -214,12 +175,12 @@ func TestBeginPartAway(t *testing.T) {
 	c.Auth, c.Trusted = Auth{}, []string{site.URL}
 	c.OpenAPI = file(t, "openapi: 3.1.0\npaths:\n  /pets: { get: { operationId: listPets } }\n  /pets/{id}: { $ref: '"+site.URL+"/pet.yaml' }\n")
 	c.Tools = []toolset.Entry{{Key: "getPet", Name: "onePet"}}
-	log := &said{}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.Begin(nil); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "listPets") || log.has("no longer fits the document") == 0 {
+	if got := names(t, connect(t, a, nil)); !strings.Contains(got, "listPets") || times(log, "no longer fits the document") == 0 {
 		t.Errorf("tools = %s", got)
 	}
 }
@@ -230,17 +191,17 @@ func TestBeginBeforeCatalog(t *testing.T) {
 	api := newAPI(t)
 	c := api.pets()
 	c.Catalog.File = filepath.Join(t.TempDir(), "tools.json")
-	log := &said{}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.Begin(nil); err != nil || a.Check() == nil {
 		t.Fatalf("Begin = %v, Check = %v", err, a.Check())
 	}
-	eventually(t, "the warning", func() bool { return log.has("cannot be used yet") == 1 })
+	eventually(t, "the warning", func() bool { return times(log, "cannot be used yet") == 1 })
 	text := `{"tools":[{"name":"later","request":"GET /later","inputSchema":{"type":"object"}}]}`
 	if err := os.WriteFile(c.Catalog.File, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got := names(t, connect(t, a, &adaptertest.Client{})); !strings.Contains(got, "later") {
+	if got := names(t, connect(t, a, nil)); !strings.Contains(got, "later") {
 		t.Errorf("tools = %s", got)
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
 
@@ -104,7 +103,7 @@ func TestPublishedSettings(t *testing.T) {
 		{"name":"long","request":"GET /long","limits":{"answer":1024}},
 		{"name":"toolong","request":"GET /long","limits":{"answer":9999999}},
 		{"name":"fails","request":"GET /fails","error":{"when":"error","text":"error.message"}}]`)}}, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	for _, test := range []struct {
 		tool, want string
 		isError    bool

@@ -40,7 +40,7 @@ paths:
 		},
 	}
 	a := adapter(t, c, Options{})
-	up := connectAs(t, a, nil)
+	up := connect(t, a, nil)
 	secrets := []string{"from-environment", "pin7", "zon7", "sit7", "value-of-"}
 	for _, name := range []string{"a", "own"} {
 		plan, err := a.Plan(t.Context(), name, []byte("{}"))

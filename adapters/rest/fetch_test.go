@@ -2,7 +2,6 @@ package rest
 
 import (
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -10,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 )
 
 // A document in a file may refer to files in the folders of trusted, and to no others.
@@ -52,21 +53,23 @@ func TestTrustedFolder(t *testing.T) {
 }
 
 // openapi_headers go where the document is read, to the parts at its origin, and nowhere else: not to trusted origins, not
-// to where a redirect leads, and not to the API.
+// to where a redirect leads, and not to the API. Headers of the catalogue go to the catalogue only.
 func TestHeadersOfDocument(t *testing.T) {
 	var mu sync.Mutex
 	var got []string // paths with a key
 	var other string // an origin that is trusted
 	serve := func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Key") == "s3cret-of-docs" {
+		if key := r.Header.Get("X-Key") + r.Header.Get("X-Tools"); key != "" {
 			mu.Lock()
-			got = append(got, r.Host+r.URL.Path)
+			got = append(got, r.Host+r.URL.Path+" "+key)
 			mu.Unlock()
 		} else if strings.HasPrefix(r.URL.Path, "/docs/") {
 			http.Error(w, "who are you?", http.StatusUnauthorized)
 			return
 		}
 		switch r.URL.Path {
+		case "/tools":
+			fmt.Fprint(w, flows("tool"))
 		case "/docs/api.yaml":
 			fmt.Fprintf(w, "openapi: 3.1.0\npaths: {/a: {get: {operationId: a}}, /p: {$ref: p.yaml}, /q: {$ref: '%s/q.yaml'}, /r: {$ref: away.yaml}}\n", other)
 		case "/docs/p.yaml", "/q.yaml":
@@ -79,20 +82,22 @@ func TestHeadersOfDocument(t *testing.T) {
 	defer docs.Close()
 	defer trusted.Close()
 	other = trusted.URL
-	c := Config{OpenAPI: docs.URL + "/docs/api.yaml", BaseURL: docs.URL, Trusted: []string{trusted.URL}, OpenAPIHeaders: map[string]string{"X-Key": "s3cret-of-docs"}}
+	c := Config{OpenAPI: docs.URL + "/docs/api.yaml", BaseURL: docs.URL, Trusted: []string{trusted.URL}, OpenAPIHeaders: map[string]string{"X-Key": "s3cret-of-docs"},
+		Catalog: Catalog{URL: docs.URL + "/tools", Headers: map[string]string{"X-Tools": "s3cret-of-tools"}}}
 	up := connect(t, adapter(t, c, Options{}), nil)
-	if tools := names(t, up); tools != "a p q" {
+	if tools := names(t, up); tools != "a p q tool" {
 		t.Errorf("the tools are %s", tools)
 	}
 	call(t, up, "a", "{}")
+	call(t, up, "tool", "{}")
 	host := strings.TrimPrefix(docs.URL, "http://")
-	if want := fmt.Sprint([]string{host + "/docs/api.yaml", host + "/docs/p.yaml", host + "/docs/away.yaml"}); fmt.Sprint(got) != want {
+	if want := fmt.Sprint([]string{host + "/docs/api.yaml s3cret-of-docs", host + "/docs/p.yaml s3cret-of-docs", host + "/docs/away.yaml s3cret-of-docs", host + "/tools s3cret-of-tools"}); fmt.Sprint(got) != want {
 		t.Errorf("the key went to %v, want %s", got, want)
 	}
 
 	c.OpenAPIHeaders = nil
-	log := &said{}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
+	log := &adaptertest.Log{}
+	a := adapter(t, c, Options{Log: log.Logger()})
 	if err := a.follower.Now(); err == nil || !strings.Contains(err.Error(), "answered 401 Unauthorized: if it wants a credential, set it in openapi_headers") {
 		t.Errorf("without a key: %v", err)
 	}
@@ -103,19 +108,29 @@ func TestHeadersOfDocument(t *testing.T) {
 	}
 }
 
-// An operation whose own server has no address is lost, as check says. Values of variables count, declared or not.
-func TestUnserved(t *testing.T) {
-	path := file(t, "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n")
-	c := Config{OpenAPI: path, Variables: map[string]string{"r": "eu"}}
-	report, err := c.Inspect(t.Context(), "api", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got := fmt.Sprint(report.Tools, report.Lost, report.Warnings); got != "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]" {
-		t.Errorf("the report is %s", got)
-	}
-	c.Variables["s"] = "us"
-	if report, err := c.Inspect(t.Context(), "api", Options{}); err != nil || report.Tools != 2 || len(report.Lost)+len(report.Warnings) > 0 {
-		t.Errorf("with both values: %+v, %v", report, err)
+// A variable that is in no address of the document, or stands behind base_url, is warned of. An operation
+// whose own server has no address is lost. Values of variables count, declared or not.
+func TestVariables(t *testing.T) {
+	const declared = `{"openapi":"3.0.3","info":{"title":"t","version":"1"},"servers":[{"url":"https://{region}.example.com","variables":{"region":{"default":"eu"}}}],
+		"paths":{"/a":{"get":{"responses":{}},"servers":[{"url":"https://{zone}.example.com","variables":{"zone":{"default":"x"}}}]}}}`
+	const undeclared = "openapi: 3.0.0\nservers: [{url: 'https://{r}.example.com'}]\npaths:\n  /a: {get: {operationId: a}}\n  /b: {get: {operationId: b, servers: [{url: 'https://{s}.example.com'}]}}\n"
+	for _, test := range []struct {
+		doc, base string
+		variables map[string]string
+		want      string // tools, lost operations and warnings
+	}{
+		{declared, "", map[string]string{"region": "us", "zone": "y", "regoin": "us"}, "1 [] [api.yaml: variables: regoin: the addresses of the document have no such variable"},
+		{declared, "https://example.com", map[string]string{"region": "us"}, "1 [] [api.yaml: variables: region has no effect: base_url says where the API is"},
+		{undeclared, "", map[string]string{"r": "eu"}, "1 [GET /b] [api.yaml:5: GET /b is left out: the server's address has a variable without a value in the document: set variables: { s: … }, or base_url]"},
+		{undeclared, "", map[string]string{"r": "eu", "s": "us"}, "2 [] []"},
+	} {
+		c := Config{OpenAPI: file(t, test.doc), BaseURL: test.base, Variables: test.variables}
+		r, err := c.Inspect(t.Context(), "api", Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := fmt.Sprint(r.Tools, r.Lost, r.Warnings); !strings.HasPrefix(got, test.want) || len(r.Warnings) > 1 {
+			t.Errorf("%v: %s, want %s", test.variables, got, test.want)
+		}
 	}
 }

@@ -1,10 +1,7 @@
 package rest
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,7 +13,6 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/document"
 	"github.com/mcp-bridge/bridge/bridge"
@@ -24,36 +20,29 @@ import (
 )
 
 // The last good document of a URL is saved on disk with its references. The bridge uses it at the
-// start if the URL is unreadable or has no document. A broken document does not replace it.
+// start if the URL is unreadable or has no document. A broken document does not replace it, and a
+// temporarily unreadable reference stays saved, with everything below it.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	var broken, empty, moved atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case broken.Load():
-			fmt.Fprint(w, "<html>Please log in</html>")
-		case empty.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths: {}\n")
-		case r.URL.Path == "/parts.yaml":
-			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
-		case moved.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
-		default:
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		}
-	}))
+	const broken, empty = "<html>Please log in</html>", "openapi: 3.1.0\npaths: {}\n"
+	const whole = "openapi: 3.1.0\npaths: { /x: { get: { operationId: %s } }, /p: { $ref: parts.yaml } }\n"
+	const unusable = "its description cannot be used"
+	s := &sites{texts: map[string]string{"/parts.yaml": "$ref: more.yaml\n", "/more.yaml": "get: { operationId: part }\n"}}
+	server := httptest.NewServer(s)
 	defer server.Close()
 	c := Config{OpenAPI: server.URL + "/api.yaml?key=secret", BaseURL: "http://127.0.0.1:1", KeepDir: filepath.Join(t.TempDir(), "kept")}
 	start := func() (tools, log string) {
-		said := &said{}
-		a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(said, nil))})
+		said := &adaptertest.Log{}
+		a := adapter(t, c, Options{Log: said.Logger()})
 		defer a.Close()
 		up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision}, nil)
-		if err != nil {
-			return err.Error(), said.b.String()
+		if err != nil && strings.Contains(err.Error(), unusable) {
+			return unusable, said.String()
+		} else if err != nil {
+			return err.Error(), said.String()
 		}
 		defer up.Close(t.Context())
-		return names(t, up), said.b.String()
+		return names(t, up), said.String()
 	}
 	only := func() (path string, text []byte) {
 		t.Helper()
@@ -72,39 +61,35 @@ func TestKept(t *testing.T) {
 		return path, text
 	}
 
-	broken.Store(true)
-	if tools, _ := start(); !strings.Contains(tools, "its description cannot be used") {
-		t.Errorf("without a kept document: %s", tools)
-	}
-	broken.Store(false)
-	empty.Store(true)
-	for range 2 { // nothing better is saved
-		if tools, log := start(); tools != "" || strings.Contains(log, "last good one") {
-			t.Errorf("of an empty document: tools %s, log\n%s", tools, log)
+	var path string
+	var saved []byte
+	for _, step := range []struct {
+		name, api, tools string
+		kept             bool // the saved document is used
+	}{
+		{"broken", broken, unusable, false},
+		{"empty", empty, "", false},
+		{"empty, again", empty, "", false}, // nothing better is saved
+		{"good", fmt.Sprintf(whole, "a"), "a part", false},
+		{"broken later", broken, "a part", true},
+		{"empty later", empty, "a part", true},
+		{"another, without its part", fmt.Sprintf(whole, "b"), "b", false},
+		{"unreadable", "", "b part", true},
+	} {
+		if s.set("/api.yaml", step.api); strings.HasPrefix(step.name, "another") {
+			s.set("/parts.yaml", "")
 		}
-	}
-	empty.Store(false)
-	if tools, log := start(); tools != "a part" || strings.Contains(log, "last good one") {
-		t.Errorf("tools %s, log\n%s", tools, log)
-	}
-	path, first := only()
-	for _, bad := range []*atomic.Bool{&broken, &empty} {
-		bad.Store(true)
-		if tools, log := start(); tools != "a part" || !strings.Contains(log, "level=WARN") || !strings.Contains(log, "the last good one stays in use") || !strings.Contains(log, "age=") || strings.Contains(log, "key=secret") {
-			t.Errorf("of a broken document: tools %s, log\n%s", tools, log)
+		tools, log := start()
+		said := strings.Contains(log, "level=WARN") && strings.Contains(log, "the last good one stays in use") && strings.Contains(log, "age=")
+		if tools != step.tools || said != step.kept || strings.Contains(log, "key=secret") {
+			t.Errorf("%s: tools %s, log\n%s", step.name, tools, log)
 		}
-		if _, now := only(); string(now) != string(first) {
-			t.Error("the kept document has changed")
+		if strings.HasSuffix(step.tools, "part") {
+			before := saved
+			if path, saved = only(); step.kept && step.api != "" && string(saved) != string(before) {
+				t.Errorf("%s: the kept document has changed", step.name)
+			}
 		}
-		bad.Store(false)
-	}
-	moved.Store(true)
-	if tools, _ := start(); tools != "b" {
-		t.Errorf("tools %s", tools)
-	}
-	server.Close()
-	if tools, log := start(); tools != "b" || !strings.Contains(log, "the last good one stays in use") {
-		t.Errorf("of a server that is down: tools %s, log\n%s", tools, log)
 	}
 	if err := os.WriteFile(path, []byte(`{"texts":{}}`), 0o600); err != nil {
 		t.Fatal(err)
@@ -136,15 +121,7 @@ func TestKeptBeforeSilence(t *testing.T) {
 		c := Config{OpenAPI: "http://fake/api.yaml", BaseURL: "http://fake", KeepDir: t.TempDir()}
 		begin := func() *Adapter {
 			a := adapter(t, c, Options{})
-			near, err := remote.New(remote.Config{Proxy: "none", Dial: func(context.Context, string, string) (net.Conn, error) { return site.Dial(), nil }})
-			if err != nil {
-				t.Fatal(err)
-			}
-			*a.maker.texts.Clients() = document.Clients{
-				Own:     near,
-				Guarded: near,
-				Outside: near,
-			}
+			reads(t, a, site)
 			return a
 		}
 		a := begin()
@@ -166,54 +143,13 @@ func TestKeptBeforeSilence(t *testing.T) {
 	})
 }
 
-// A temporarily unreadable reference of a document stays saved, with everything below it.
-func TestKeptInPart(t *testing.T) {
-	t.Parallel()
-	var busy, moved, down atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case down.Load(), busy.Load() && r.URL.Path == "/parts.yaml":
-			http.Error(w, "busy", http.StatusServiceUnavailable)
-		case r.URL.Path == "/parts.yaml":
-			fmt.Fprint(w, "$ref: more.yaml\n")
-		case r.URL.Path == "/more.yaml":
-			fmt.Fprint(w, "get: { operationId: part, responses: {} }\n")
-		case moved.Load():
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /b: { get: { operationId: b, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		default:
-			fmt.Fprint(w, "openapi: 3.1.0\npaths:\n  /a: { get: { operationId: a, responses: {} } }\n  /p: { $ref: parts.yaml }\n")
-		}
-	}))
-	defer server.Close()
-	c := Config{OpenAPI: server.URL + "/api.yaml", BaseURL: "http://127.0.0.1:1", KeepDir: t.TempDir()}
-	start := func(want string) {
-		t.Helper()
-		a := adapter(t, c, Options{})
-		defer a.Close()
-		up := connect(t, a, nil)
-		defer up.Close(t.Context())
-		if got := names(t, up); got != want {
-			t.Errorf("tools %s, want %s", got, want)
-		}
-	}
-
-	start("a part")
-	busy.Store(true)
-	moved.Store(true)
-	start("b")
-	down.Store(true)
-	start("b part")
-}
-
 // A folder that cannot be written to only causes a warning.
 func TestKeptNowhere(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprint(w, "openapi: 3.1.0\npaths: { /b: { get: { operationId: b, responses: {} } } }\n")
-	}))
+	server := httptest.NewServer(&sites{texts: map[string]string{"/api.yaml": "openapi: 3.1.0\npaths: { /b: { get: { operationId: b } } }\n"}})
 	defer server.Close()
-	log := &said{}
-	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	if got := names(t, connect(t, a, nil)); got != "b" || log.has("the document cannot be saved in keep_dir") != 1 {
-		t.Errorf("tools %s, log\n%s", got, log.b.String())
+	log := &adaptertest.Log{}
+	a := adapter(t, Config{OpenAPI: server.URL + "/api.yaml", BaseURL: server.URL, KeepDir: filepath.Join(file(t, "a file"), "kept")}, Options{Log: log.Logger()})
+	if got := names(t, connect(t, a, nil)); got != "b" || times(log, "the document cannot be saved in keep_dir") != 1 {
+		t.Errorf("tools %s, log\n%s", got, log)
 	}
 }

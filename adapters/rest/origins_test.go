@@ -1,10 +1,8 @@
 package rest
 
 import (
-	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,10 +11,8 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/adaptertest"
-	"github.com/mcp-bridge/bridge/adapters/rest/internal/calls"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
-	"github.com/mcp-bridge/bridge/bridge"
 )
 
 // site serves a document at /openapi.json, tokens at /token, and an API everywhere else. It records
@@ -82,12 +78,18 @@ func describing(servers, inPath, inOperation string) string {
 func servers(url string) string { return `"servers": [{"url": "` + url + `"}], ` }
 
 // A document at a URL may name any server. Configured values go only to the document's own server,
-// and to those that the configuration names.
+// and to those that the configuration names. A document on the internet may also name servers on this
+// machine and in private networks: no call goes there unless the operator names them too.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	key := Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}
+	const open = `"security": [], `
+	free := func(servers string) string { return describing(servers, "", open) }
+	trust := func(c *Config, other string) { c.Trusted = []string{other} }
+	base := func(c *Config, other string) { c.BaseURL = other }
 	for _, test := range []struct {
 		name   string
+		abroad bool // the document is on the internet
 		doc    func(own, other string) string
 		change func(c *Config, other string)
 		from   http.Header
@@ -108,27 +110,41 @@ func TestStrangers(t *testing.T) {
 			return `{"swagger": "2.0", "host": "` + strings.TrimPrefix(other, "http://") + `", "schemes": ["http"],
 				"securityDefinitions": {"k": {"type": "apiKey", "in": "header", "name": "X-Key"}}, "security": [{"k": []}], "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}}}`
 		}},
-		{name: "trusted", doc: func(_, other string) string { return describing(servers(other), "", "") },
-			change: func(c *Config, other string) { c.Trusted = []string{other} }, goes: "other", shown: "secret-key-1"},
-		{name: "base_url", doc: func(own, _ string) string { return describing(servers(own), "", "") },
-			change: func(c *Config, other string) { c.BaseURL = other }, goes: "other", shown: "secret-key-1"},
-		{name: "nothing is needed", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) }, goes: "other"},
-		{name: "headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "trusted", doc: func(_, other string) string { return describing(servers(other), "", "") }, change: trust, goes: "other", shown: "secret-key-1"},
+		{name: "base_url", doc: func(own, _ string) string { return describing(servers(own), "", "") }, change: base, goes: "other", shown: "secret-key-1"},
+		{name: "nothing is needed", doc: func(_, other string) string { return free(servers(other)) }, goes: "other"},
+		{name: "headers", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) { c.Headers = map[string]string{"X-Own": "secret-header"} }},
-		{name: "an entry's header", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "an entry's header", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) {
 				c.Tools = []toolset.Entry{{Key: "a", Headers: map[string]string{"X-Entry": "secret-entry"}}}
 			}},
-		{name: "a tool of one's own", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "a tool of one's own", doc: func(_, other string) string { return free(servers(other)) },
 			change: func(c *Config, _ string) {
 				c.Expose = []string{"none"}
 				c.Tools = []toolset.Entry{{Key: "a", Request: "GET /a?code=secret-code"}}
 			}},
-		{name: "forwarded headers", doc: func(_, other string) string { return describing(servers(other), "", `"security": [], `) },
+		{name: "forwarded headers", doc: func(_, other string) string { return free(servers(other)) },
 			from: http.Header{"X-Tenant": {"callers-secret"}}},
 		{name: "a variable of the configuration", doc: func(_, other string) string {
-			return describing(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", `"security": [], `)
+			return describing(`"servers": [{"url": "`+other+`/{id}", "variables": {"id": {"default": "1"}}}], `, "", open)
 		}, change: func(c *Config, _ string) { c.Variables = map[string]string{"id": "secret-id"} }},
+		{name: "abroad, another", abroad: true, doc: func(_, other string) string { return free(servers(other)) }},
+		{name: "abroad, another of the operation", abroad: true, doc: func(own, other string) string { return describing(servers(own), "", open+servers(other)) }},
+		{name: "abroad, by a name", abroad: true, doc: func(_, other string) string {
+			return free(servers(strings.Replace(other, "127.0.0.1", "localhost", 1)))
+		}},
+		{name: "abroad, in another form", abroad: true, doc: func(_, other string) string {
+			return free(servers(strings.Replace(other, "127.0.0.1", "[::ffff:127.0.0.1]", 1)))
+		}},
+		{name: "abroad, by a variable", abroad: true, doc: func(_, other string) string {
+			return free(`"servers": [{"url": "{where}/v1", "variables": {"where": {"default": "` + other + `"}}}], `)
+		}},
+		{name: "abroad, private", abroad: true, doc: func(string, string) string { return free(servers("http://10.0.0.1:1")) }},
+		{name: "abroad, its own, by a name that has moved", abroad: true, doc: func(string, string) string { return free(servers("/v1")) }},
+		{name: "abroad, none", abroad: true, doc: func(string, string) string { return free("") }},
+		{name: "abroad, trusted", abroad: true, doc: func(_, other string) string { return free(servers(other)) }, change: trust, goes: "other"},
+		{name: "abroad, base_url", abroad: true, doc: func(string, string) string { return free(servers("http://10.0.0.1:1")) }, change: base, goes: "other"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			own, other := newSite(t), newSite(t)
@@ -137,10 +153,12 @@ func TestStrangers(t *testing.T) {
 			if test.change != nil {
 				test.change(&c, other.URL)
 			}
-			log := &said{}
-			a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil)), Forward: []string{"X-Tenant"}})
-			up := connectAs(t, a, test.from)
-			text, wrong := call(t, up, "a", "{}")
+			log := &adaptertest.Log{}
+			a := adapter(t, c, Options{Log: log.Logger(), Forward: []string{"X-Tenant"}})
+			if test.abroad {
+				readAbroad(t, a)
+			}
+			text, wrong := call(t, connect(t, a, nil, test.from), "a", "{}")
 			ownCalls, ownShown := own.got()
 			otherCalls, otherShown := other.got()
 			got := map[bool]string{true: "own"}[ownCalls > 0] + map[bool]string{true: "other"}[otherCalls > 0]
@@ -150,8 +168,12 @@ func TestStrangers(t *testing.T) {
 			if test.goes == "" && (!strings.Contains(text, "base_url or trusted") || strings.Contains(text, "secret")) {
 				t.Errorf("the call is refused with %s", text)
 			}
-			if said := log.has("do not go there"); said != map[bool]int{true: 1}[test.goes == "" && test.from == nil] {
-				t.Errorf("the log says it %d times: %s", said, log.b.String())
+			if said := times(log, "do not go there"); !test.abroad && said != map[bool]int{true: 1}[test.goes == "" && test.from == nil] {
+				t.Errorf("the log says it %d times: %s", said, log)
+			}
+			refused := strings.Contains(text, "on this machine or in a private network, and was itself read on the internet")
+			if warned := times(log, "names a server where it may send no calls") > 0; test.abroad && (refused == (test.goes != "") || warned != refused) {
+				t.Errorf("the call is refused with %s; the log is %s", text, log)
 			}
 		})
 	}
@@ -164,7 +186,7 @@ func TestStrangerByReference(t *testing.T) {
 	friend.says(`{"servers": [{"url": "` + other.URL + `"}], "get": {"operationId": "b", ` + simple + `}}`)
 	doc := `{"openapi": "3.1.0", ` + servers(own.URL) + keyed + `, "paths": {"/a": {"get": {"operationId": "a", ` + simple + `}}, "/b": {"$ref": "` + friend.URL + `/part.json"}}}`
 	a := adapter(t, Config{OpenAPI: file(t, doc), Trusted: []string{friend.URL}, Auth: Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}}, Options{})
-	up := connectAs(t, a, nil)
+	up := connect(t, a, nil)
 	if text, wrong := call(t, up, "a", "{}"); wrong {
 		t.Errorf("a: %s", text)
 	}
@@ -207,15 +229,17 @@ func TestMovesAway(t *testing.T) {
 			t.Parallel()
 			own, other := newSite(t), newSite(t)
 			own.says(doc.before(own.URL, other.URL))
-			log := &said{}
-			a := adapter(t, Config{OpenAPI: own.URL + "/openapi.json", Refresh: time.Second, Auth: doc.auth}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-			up := connectAs(t, a, nil)
+			log := &adaptertest.Log{}
+			a := adapter(t, Config{OpenAPI: own.URL + "/openapi.json", Auth: doc.auth}, Options{Log: log.Logger()})
+			up := connect(t, a, nil)
 			if text, wrong := call(t, up, "a", "{}"); wrong {
 				t.Fatalf("before: %s", text)
 			}
 			_, before := own.got()
 			own.says(doc.after(own.URL, other.URL))
-			eventually(t, "the warning", func() bool { return log.has("the document names another server than before: "+other.URL) > 0 })
+			if _, err := a.Renew(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the document names another server than before: "+other.URL) || times(log, err.Error()) != 1 {
+				t.Errorf("Renew = %v", err)
+			}
 			if text, wrong := call(t, up, "a", "{}"); wrong {
 				t.Errorf("after: %s", text)
 			}
@@ -226,30 +250,10 @@ func TestMovesAway(t *testing.T) {
 			if calls, shown := other.got(); calls > 0 || shown != "" {
 				t.Errorf("the other server got %d calls, and was shown %q", calls, shown)
 			}
-			if n := log.has("tools made"); n != 1 {
+			if n := times(log, "tools made"); n != 1 {
 				t.Errorf("tools were made %d times", n)
 			}
 		})
-	}
-}
-
-// A document in a file belongs to the operator: it may name another server, and the log reports
-// that.
-func TestMovesInFile(t *testing.T) {
-	t.Parallel()
-	own, other := newSite(t), newSite(t)
-	log := &said{}
-	path := file(t, describing(servers(own.URL), "", ""))
-	a := adapter(t, Config{OpenAPI: path, Refresh: time.Second, Auth: Auth{Schemes: map[string]wire.Credential{"k": {Key: "secret-key-1"}}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	up := connectAs(t, a, nil)
-	call(t, up, "a", "{}")
-	replace(t, path, describing(servers(other.URL), "", ""))
-	eventually(t, "the new document", func() bool { return log.has("tools made") > 1 })
-	if text, wrong := call(t, up, "a", "{}"); wrong {
-		t.Error(text)
-	}
-	if calls, shown := other.got(); calls != 1 || shown != "secret-key-1" || log.has("the document names another server for the API") != 1 {
-		t.Errorf("the new server got %d calls with %q; the log: %s", calls, shown, log.b.String())
 	}
 }
 
@@ -272,11 +276,11 @@ func TestTokenStrangers(t *testing.T) {
 		client := &wire.Client{ID: "id", Secret: "secret-of-client"}
 		c := Config{OpenAPI: own.URL + "/openapi.json", Auth: Auth{Schemes: map[string]wire.Credential{"k": {Client: client}}}}
 		test.change(&c, client, other.URL)
-		log := &said{}
-		up := connectAs(t, adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}), nil)
+		log := &adaptertest.Log{}
+		up := connect(t, adapter(t, c, Options{Log: log.Logger()}), nil)
 		text, wrong := call(t, up, "a", "{}")
-		if _, shown := other.got(); wrong != test.refused || test.refused != (shown == "") || test.refused != (log.has("the client's secret does not go there") == 1) {
-			t.Errorf("%s: the other server was shown %q: %s; the log: %s", test.name, shown, text, log.b.String())
+		if _, shown := other.got(); wrong != test.refused || test.refused != (shown == "") || test.refused != (times(log, "the client's secret does not go there") == 1) {
+			t.Errorf("%s: the other server was shown %q: %s; the log: %s", test.name, shown, text, log)
 		}
 		if test.refused && !strings.Contains(text, "token_url or trusted") {
 			t.Errorf("%s: %s", test.name, text)
@@ -293,20 +297,9 @@ func TestLinkLocalStrangers(t *testing.T) {
 	for _, host := range []string{"169.254.169.254", "[fe80::1]", "[fd00:ec2::254]", "[::ffff:169.254.169.254]", "[64:ff9b::a9fe:a9fe]", "2852039166", "0xa9fea9fe", "0xa9.0xfe.43518"} {
 		own := newSite(t)
 		own.says(describing(servers("http://"+host), "", `"security": [], `))
-		up := connectAs(t, adapter(t, Config{OpenAPI: own.URL + "/openapi.json"}, Options{Timeout: time.Second}), nil)
+		up := connect(t, adapter(t, Config{OpenAPI: own.URL + "/openapi.json"}, Options{Timeout: time.Second}), nil)
 		if text, wrong := call(t, up, "a", "{}"); !wrong || !strings.Contains(text, "which is no address for an API") {
 			t.Errorf("%s: %s", host, text)
 		}
 	}
-}
-
-// connectAs is connect for a client whose first request has these headers.
-func connectAs(t *testing.T, a *Adapter, from http.Header) bridge.Upstream {
-	t.Helper()
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision, Header: from}, &adaptertest.Client{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { up.Close(context.Background()) })
-	return up
 }

@@ -3,12 +3,8 @@ package rest
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -54,19 +50,19 @@ func TestPublishedRequests(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			c.Catalog.File = file(t, `[{"name":"t",`+test.tool+`}]`)
-			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+			up := connect(t, adapter(t, c, Options{}), nil)
 			if text, isError := call(t, up, "t", test.args); isError || api.last(t) != test.want {
 				t.Errorf("request = %s\nwant      %s\n(%s)", api.last(t), test.want, text)
 			}
 		})
 	}
 	c.Catalog.File = file(t, `[{"name":"t","request":"GET /w?fixed=1","inputSchema":{"additionalProperties":true}}]`)
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "t", `{"fixed":2}`); !isError || !strings.Contains(text, "must not have a member called fixed") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "t", `{"fixed":2}`); !isError || !strings.Contains(text, "must not have a member called fixed") {
 		t.Errorf("an argument in place of what the catalogue has fixed: %s", text)
 	}
 	c.Catalog.File = file(t, `[{"name":"t","title":"T","description":"D","request":"GET /w","annotations":{"readOnlyHint":false,"openWorldHint":false},`+
 		`"inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false}}]`)
-	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, c, Options{}), nil)
 	want := `[{"name":"t","title":"T","description":"D","inputSchema":{"$defs":{"n":{"type":"integer"}},"type":"object","properties":{"n":{"$ref":"#/$defs/n"}},"additionalProperties":false},` +
 		`"annotations":{"readOnlyHint":false,"destructiveHint":false,"idempotentHint":true,"openWorldHint":false},"_meta":{"mcp-bridge/request":"GET /w"}}]`
 	if got := ask(t, up, "tools/list", "{}").Get("tools").Raw; got != want {
@@ -139,103 +135,6 @@ func TestCatalogSettings(t *testing.T) {
 	}
 }
 
-// A catalogue in a container's volume is replaced by a link to its folder: the path, and even size
-// and time, stay the same.
-func TestCatalogFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	when := time.Now().Add(-time.Hour)
-	volume := func(version, text string) {
-		t.Helper()
-		at := filepath.Join(dir, version)
-		if err := errors.Join(os.Mkdir(at, 0o700), os.WriteFile(filepath.Join(at, "tools.json"), []byte(text), 0o600), os.Chtimes(filepath.Join(at, "tools.json"), when, when),
-			os.Symlink(version, filepath.Join(dir, version+".tmp")), os.Rename(filepath.Join(dir, version+".tmp"), filepath.Join(dir, "data"))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	volume("v1", flows("one", "two"))
-	api := newAPI(t)
-	log, client := &said{}, &adaptertest.Client{}
-	c := Config{BaseURL: api.URL, Catalog: Catalog{File: filepath.Join(dir, "data", "tools.json")}, Refresh: time.Second}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	up := connect(t, a, client)
-	if got := names(t, up); got != "one two" {
-		t.Fatalf("tools = %s", got)
-	}
-	volume("v2", flows("one", "red"))
-	client.WaitSaid(t, 1)
-	if got := names(t, up); got != "one red" {
-		t.Errorf("tools = %s", got)
-	}
-	volume("v3", `{"tools":[`)
-	eventually(t, "the complaint", func() bool { return log.has("the tools stay as they were") > 0 })
-	if got := names(t, up); got != "one red" {
-		t.Errorf("tools of a broken catalogue: %s", got)
-	}
-	volume("v4", "# the same again\n"+flows("one", "red"))
-	eventually(t, "the catalogue's return", func() bool { return log.has("tools made") > 2 })
-	if got := client.Said(); len(got) != 1 {
-		t.Errorf("the list is the same, and the client was told %s", got)
-	}
-	if _, err := a.Renew(t.Context(), []byte(flows("x"))); !errors.Is(err, ErrElsewhere) {
-		t.Errorf("a catalogue was brought: %v", err)
-	}
-}
-
-// A URL is polled with its ETag and with its own headers, which the API does not get.
-func TestCatalogURL(t *testing.T) {
-	t.Parallel()
-	api := newAPI(t)
-	var mu sync.Mutex // guards the rest
-	text, etag, read, unchanged := flows("one"), `"1"`, 0, 0
-	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Header.Get("Authorization") != "Bearer for-the-catalogue" {
-			http.Error(w, "who are you?", http.StatusUnauthorized)
-			return
-		}
-		w.Header().Set("ETag", etag)
-		if r.Header.Get("If-None-Match") == etag {
-			unchanged++
-			w.WriteHeader(http.StatusNotModified)
-			return
-		}
-		read++
-		fmt.Fprint(w, text)
-	}))
-	defer site.Close()
-	client := &adaptertest.Client{}
-	c := Config{BaseURL: api.URL, Refresh: time.Second, Catalog: Catalog{
-		URL: site.URL + "/tools", Headers: map[string]string{"Authorization": "Bearer for-the-catalogue"}, Webhook: true, Secret: secret,
-	}}
-	a := adapter(t, c, Options{})
-	up := connect(t, a, client)
-	call(t, up, "one", `{"x":1}`)
-	if got, want := api.last(t), `POST /webhook/one {"x":1}`; got != want {
-		t.Errorf("request = %s, want %s", got, want)
-	}
-	eventually(t, "a second look", func() bool { mu.Lock(); defer mu.Unlock(); return unchanged > 0 })
-	mu.Lock()
-	if read != 1 {
-		t.Errorf("read %d times though nothing had changed", read)
-	}
-	text, etag = flows("one", "two"), `"2"`
-	mu.Unlock()
-	if n, err := a.Renew(t.Context(), nil); n != 2 || err != nil { // or it was found by then
-		t.Errorf("Renew = %d, %v", n, err)
-	}
-	if got := client.WaitSaid(t, 1); !slices.Equal(got, []string{changed}) {
-		t.Errorf("the client was told %s", got)
-	}
-	mu.Lock()
-	text, etag = "out of order", `"3"`
-	mu.Unlock()
-	if _, err := a.Renew(t.Context(), nil); err == nil || names(t, up) != "one two" {
-		t.Errorf("Renew of what is no catalogue: %v, and the tools are %s", err, names(t, up))
-	}
-}
-
 // The catalogue from a webhook is used until the next one. A call ends on the edition that it began
 // on.
 func TestCatalogBrought(t *testing.T) {
@@ -248,12 +147,7 @@ func TestCatalogBrought(t *testing.T) {
 		t.Fatalf("Renew = %d, %v", n, err)
 	}
 	up := connect(t, a, client)
-	begun := make(chan string, 1)
-	go func() {
-		got, err := up.Call(t.Context(), &bridge.Request{Message: adaptertest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"slow"}}`)})
-		begun <- fmt.Sprint(adaptertest.Text(got), err)
-	}()
-	eventually(t, "the slow request", func() bool { return api.count() > 0 })
+	begun := slowCall(t, api, up)
 	for _, test := range []struct {
 		body, names string
 		told        int
@@ -291,9 +185,9 @@ func TestCatalogBrought(t *testing.T) {
 
 // The log says why a tool of a catalogue is missing, once for each change: its writer sees nothing else.
 func TestCatalogComplaints(t *testing.T) {
-	log := &said{}
+	log := &adaptertest.Log{}
 	c := Config{BaseURL: newAPI(t).URL, Catalog: Catalog{Webhook: true, Secret: secret}}
-	a := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}) // from info
+	a := adapter(t, c, Options{Log: log.Logger()}) // from info
 	for i, test := range []struct {
 		more string
 		want int // lines so far
@@ -303,12 +197,12 @@ func TestCatalogComplaints(t *testing.T) {
 		if _, err := a.Renew(t.Context(), fmt.Appendf(nil, `{"tools":[{"name":"one","request":"GET /one"}%s]}`, test.more)); err != nil {
 			t.Fatal(err)
 		}
-		if got := log.has("level=WARN"); got != test.want {
-			t.Errorf("catalogue %d: %d warnings, want %d:\n%s", i, got, test.want, &log.b)
+		if got := times(log, "level=WARN"); got != test.want {
+			t.Errorf("catalogue %d: %d warnings, want %d:\n%s", i, got, test.want, log)
 		}
 	}
 	for _, reason := range []string{"name is missing", "request must begin with one of"} {
-		if log.has(reason) == 0 {
+		if times(log, reason) == 0 {
 			t.Errorf("the log lacks %q", reason)
 		}
 	}

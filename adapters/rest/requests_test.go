@@ -182,7 +182,7 @@ func TestRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The requests that chose the values of the search, and the others. The words were written by the author of all requests.
-	var chosen, others, chosenPlain, othersPlain [3]int
+	var chosen, others, chosenPlain, othersPlain score
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		request, want, ok := strings.Cut(strings.TrimSpace(line), " = ")
@@ -205,8 +205,8 @@ func TestRequests(t *testing.T) {
 		}
 		found := x.Find(request)
 		at := slices.IndexFunc(found, is)
-		count(got, at)
-		count(plain, slices.IndexFunc(reference(request), is))
+		got.add(at, 10)
+		plain.add(slices.IndexFunc(reference(request), is), 10)
 		if at != 0 && got == &chosen {
 			t.Logf("%s: %d, before it %s/%s", request, at, tools[found[0]].server, tools[found[0]].name)
 		}
@@ -217,14 +217,6 @@ func TestRequests(t *testing.T) {
 	for i, least := range [3]int{60, 83, 88} {
 		if sum := chosen[i] + others[i]; sum < least {
 			t.Errorf("%d, want at least %d", sum, least)
-		}
-	}
-}
-
-func count(into *[3]int, at int) {
-	for i, most := range []int{1, 5, 10} {
-		if at >= 0 && at < most {
-			into[i]++
 		}
 	}
 }

@@ -2,15 +2,12 @@ package rest
 
 import (
 	"encoding/json"
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -44,13 +41,16 @@ func shelvesConfig(t *testing.T, api *api) Config {
 		{Key: "pet", As: toolset.AsResource, Error: "title"},
 		{Key: "slow", As: toolset.AsResource, Timeout: time.Millisecond},
 		{Key: "file", As: toolset.AsResource, Request: "GET /files/{+path}?v=1{&page}", Args: args(t, "path string", "page? integer"), Result: "items.0.name"},
+		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
+		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
 	}}
 }
 
-// GETs as resources: their lists and their requests.
+// GETs as resources: their lists and their requests. Commas separate the values of a list in a path. Commas
+// within values are encoded, in both directions.
 func TestResources(t *testing.T) {
 	api := newAPI(t)
-	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, shelvesConfig(t, api), Options{}), nil)
 	if got, want := string(up.Server().Capabilities), `{"resources":{"listChanged":true},"tools":{"listChanged":true}}`; got != want {
 		t.Errorf("capabilities = %s, want %s", got, want)
 	}
@@ -67,7 +67,7 @@ func TestResources(t *testing.T) {
 	for _, one := range ask(t, up, "resources/templates/list", "{}").Get("resourceTemplates.#.uriTemplate").Array() {
 		templates = append(templates, one.Str)
 	}
-	if got, want := strings.Join(templates, " "), "rest://pets/shelves/{shelf_id}/books/{number}{?fields*,X_Tenant} rest://pets/pets/{id} rest://pets/files/{+path}{?page}"; got != want {
+	if got, want := strings.Join(templates, " "), "rest://pets/shelves/{shelf_id}/books/{number}{?fields*,X_Tenant} rest://pets/pets/{id} rest://pets/files/{+path}{?page} rest://pets/tags/{names} rest://pets/sums/{+numbers}/of/{name}"; got != want {
 		t.Errorf("templates = %s, want %s", got, want)
 	}
 	for _, test := range []struct{ uri, request, want string }{ // want: the contents, or the code and message of an error
@@ -81,6 +81,13 @@ func TestResources(t *testing.T) {
 		{"rest://pets/files/../x", "", "-32602 path: must not have . or .."},
 		{"rest://pets/pets/1?q=2", "", `-32602 the resource has no argument "q"`},
 		{"rest://pets/files/x?page=1&page=2", "", `-32602 the argument "page" is given twice`},
+		{"rest://pets/tags/a,b", "GET /tags/a,b X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%2cb", "GET /tags/a%2Cb X-Api-Key=top-secret-key", ""},
+		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4 X-Api-Key=top-secret-key", ""},
+		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy X-Api-Key=top-secret-key", ""},
+		{"rest://pets/sums/1%2C2/of/x", "", "-32602 the arguments are wrong: numbers[0]: must be an integer"},
+		{"rest://pets/tags/a,%zz", "", `-32602 the path of "rest://pets/tags/a,%zz" is not percent-encoded correctly`},
 		{"rest://pets/burn", "", "-32002 Resource not found"},
 		{"rest://other/shelves", "", "-32002 Resource not found"},
 		{"https://pets/shelves", "", "-32002 Resource not found"},
@@ -106,84 +113,12 @@ func TestResources(t *testing.T) {
 	}
 }
 
-// Commas separate the values of a list in a path. Commas within values are encoded, in both
-// directions.
-func TestResourceLists(t *testing.T) {
-	api := newAPI(t)
-	up := connect(t, adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{
-		{Key: "tags", As: toolset.AsResource, Request: "GET /tags/{names}", Args: args(t, "names [string]")},
-		{Key: "sums", As: toolset.AsResource, Request: "GET /sums/{+numbers}/of/{name}", Args: args(t, "numbers [integer]", "name string")},
-	}}, Options{}), &adaptertest.Client{})
-	for _, test := range []struct{ uri, request, want string }{
-		{"rest://pets/tags/a,b", "GET /tags/a,b", ""},
-		{"rest://pets/tags/a%2Cb,c", "GET /tags/a%2Cb,c", ""},
-		{"rest://pets/tags/a%2cb", "GET /tags/a%2Cb", ""},
-		{"rest://pets/tags/a%252Cb,%C3%A4", "GET /tags/a%252Cb,%C3%A4", ""},
-		{"rest://pets/sums/1,2/of/x,y", "GET /sums/1,2/of/x%2Cy", ""},
-		{"rest://pets/sums/1%2C2/of/x", "", "numbers[0]: must be an integer"},
-		{"rest://pets/tags/a,%zz", "", "is not percent-encoded correctly"},
-	} {
-		n := api.count()
-		m := raw(t, up, "resources/read", `{"uri":"`+test.uri+`"}`)
-		if asked := api.count() > n; asked != (test.request != "") || asked && api.last(t) != test.request || !strings.Contains(string(m.Error), test.want) {
-			t.Errorf("%s: request %s (%t), %s; want %s %s", test.uri, api.last(t), asked, m.Error, test.request, test.want)
-		}
-	}
-}
-
-// Two resources with the same address are a fault: one could not be read.
-func TestResourcesAlike(t *testing.T) {
-	c := Config{BaseURL: "https://x.example.com", Tools: []toolset.Entry{
-		{Key: "code", Line: 1, As: toolset.AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
-		{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: toolset.AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
-		{Key: "other", Line: 4, As: toolset.AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
-		{Key: "same", Line: 5, As: toolset.AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
-	}}
-	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(toolset.Faults)
-	if got, want := fmt.Sprint([]toolset.Fault(faults)), "["+
-		"tools: users: as: code also has the address rest://pets/search{?name}: make one of them a tool "+
-		"tools: same: as: other also has the address rest://pets/search/{id}: make one of them a tool]"; got != want || faults[0].Line != 3 {
-		t.Errorf("%s\nwant %s", got, want)
-	}
-}
-
 // Without an entry that asks for one, there are no resources.
 func TestNoResources(t *testing.T) {
-	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, newAPI(t).pets(), Options{}), nil)
 	for _, method := range []string{"resources/list", "resources/templates/list", "resources/read"} {
 		if m := raw(t, up, method, `{"uri":"rest://pets/pets"}`); gjson.GetBytes(m.Error, "code").Int() != -32601 {
 			t.Errorf("%s: %s%s", method, m.Result, m.Error)
-		}
-	}
-	c := Config{OpenAPI: file(t, shelves), BaseURL: "https://x.example.com", Tools: []toolset.Entry{{Key: "burn", Line: 1, As: toolset.AsResource}, {Key: "shelves", Line: 2, As: "file"}}}
-	_, err := c.Inspect(t.Context(), "pets", quiet(Options{}))
-	faults, _ := err.(toolset.Faults)
-	if len(faults) != 1 || faults[0].Line != 1 || faults[0].String() != "tools: burn: as: resource is for GET, and this is a DELETE" {
-		t.Errorf("faults: %v", faults)
-	}
-	if faults := c.Tools[1].Check(); len(faults) != 1 || faults[0].String() != `tools: shelves: as is "file": must be tool or resource` {
-		t.Errorf("faults: %v", faults)
-	}
-}
-
-// Clients are notified of changed resources, and only of what changed.
-func TestResourcesReload(t *testing.T) {
-	api := newAPI(t)
-	c := shelvesConfig(t, api)
-	c.Refresh = time.Second
-	client := &adaptertest.Client{}
-	up := connect(t, adapter(t, c, Options{}), client)
-	if err := os.WriteFile(c.OpenAPI, []byte(strings.Replace(shelves, "All shelves", "Every shelf", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "another list of resources", func() bool {
-		return strings.Contains(ask(t, up, "resources/list", "{}").Raw, "Every shelf")
-	})
-	eventually(t, "word of it", func() bool { return len(client.Said()) > 0 })
-	for _, n := range client.Said() {
-		if n != `{"jsonrpc":"2.0","method":"notifications/resources/list_changed"}` {
-			t.Errorf("the client is told %s", n)
 		}
 	}
 }
@@ -197,7 +132,7 @@ func TestResourceFiles(t *testing.T) {
 `)
 	c.Limits.File = 600
 	a := adapter(t, c, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	if list := ask(t, up, "tools/list", "{}").Raw; strings.Count(list, "or the rest:// address of a resource of this server") != 2 {
 		t.Errorf("clients are not told: %s", list)
 	}
@@ -234,16 +169,16 @@ func TestResourceFiles(t *testing.T) {
 		}
 	}
 	c.Limits.File = 100
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "many", `{"body":{"files":["rest://pets/shelves","rest://pets/shelves"]}}`); !isError || !strings.Contains(text, "body.files: the files with addresses have more than 100 bytes together") {
 		t.Errorf("two that are too large together: %s", text)
 	}
 	// A file that is too large is refused, and without resources no address is accepted.
 	c.Limits.File = 50
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the file has 67 bytes, and 50 are allowed") {
 		t.Errorf("too large: %s", text)
 	}
 	c.Tools = nil
-	if text, isError := call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the bridge fetches no files from addresses") {
+	if text, isError := call(t, connect(t, adapter(t, c, Options{}), nil), "put", `{"body":"rest://pets/shelves"}`); !isError || !strings.Contains(text, "the bridge fetches no files from addresses") {
 		t.Errorf("without resources: %s", text)
 	}
 }

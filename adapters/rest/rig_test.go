@@ -126,9 +126,17 @@ func adapter(t *testing.T, c Config, o Options) *Adapter {
 	return a
 }
 
-func connect(t *testing.T, a *Adapter, rest bridge.Client) bridge.Upstream {
+// connect connects a client, which ignores everything if rest is nil. from are the headers of its first request.
+func connect(t *testing.T, a *Adapter, rest bridge.Client, from ...http.Header) bridge.Upstream {
 	t.Helper()
-	up, err := a.Open(t.Context(), &bridge.Caller{Revision: calls.Revision}, rest)
+	caller := &bridge.Caller{Revision: calls.Revision}
+	if len(from) > 0 {
+		caller.Header = from[0]
+	}
+	if rest == nil {
+		rest = bridge.Nobody{}
+	}
+	up, err := a.Open(t.Context(), caller, rest)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,6 +193,9 @@ func file(t *testing.T, text string) string {
 	}
 	return path
 }
+
+// times counts a text in a log.
+func times(log *adaptertest.Log, text string) int { return strings.Count(log.String(), text) }
 
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, so func() bool) {

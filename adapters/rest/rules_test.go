@@ -4,15 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/internal/openapitest"
@@ -60,7 +57,7 @@ func TestRules(t *testing.T) {
 		{Match: openapi.Match{Name: []string{"findOrders"}}, Entry: toolset.Entry{Writes: is(false), Result: "items"}},
 	}, toolset.Entry{Key: "findOrders", Name: "find", Timeout: 9 * time.Second, Args: []toolset.Arg{{Name: "debug", About: "Says more"}}})
 	a := adapter(t, c, Options{})
-	up := connect(t, a, &adaptertest.Client{})
+	up := connect(t, a, nil)
 	got := ask(t, up, "tools/list", "{}").Get("tools")
 	if got := names(t, up); got != "list.listOrders find status" {
 		t.Errorf("tools = %s", got)
@@ -77,21 +74,16 @@ func TestRules(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	want := map[string]string{ // timeout, uncached, limit, attempts, repeat, only reads, result, and whether only rules speak of it
+		"list.listOrders": "7s false 2048 5 false true  true",
+		"find":            "9s true 0 5 true true items false",
+		"status":          "0s true 0 0 false true  false",
+	}
 	for _, tool := range toolsOf(report) {
-		said := tool.Settings
-		switch tool.Name {
-		case "list.listOrders":
-			if said.Timeout != 7*time.Second || said.Uncached || said.MaxAnswer != 2048 || said.Attempts != 5 || !tool.Entry.Ruled {
-				t.Errorf("listOrders: %+v", said)
-			}
-		case "find":
-			if said.Timeout != 9*time.Second || !said.Uncached || said.Attempts != 5 || !said.Repeat || tool.Result != "items" || !tool.Annotations.ReadOnly || tool.Entry.Ruled {
-				t.Errorf("findOrders: %+v", said)
-			}
-		case "status":
-			if said.Timeout != 0 || tool.Entry != nil {
-				t.Errorf("status: %+v", said)
-			}
+		s := tool.Settings
+		got := fmt.Sprint(s.Timeout, s.Uncached, s.MaxAnswer, s.Attempts, s.Repeat, tool.Annotations.ReadOnly, " ", tool.Result, " ", tool.Entry != nil && tool.Entry.Ruled)
+		if want, ok := want[tool.Name]; ok && (got != want || tool.Name == "status" && tool.Entry != nil) {
+			t.Errorf("%s: %s, want %s", tool.Name, got, want)
 		}
 	}
 	if text, isError := call(t, up, "find", `{"debug":true}`); isError {
@@ -102,58 +94,48 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// A rule's retry applies to operations that another rule declares harmless, in either order.
-func TestRulesRetry(t *testing.T) {
-	post := openapi.Match{Name: []string{"findOrders"}}
-	reads, retry := toolset.Rule{Match: post, Entry: toolset.Entry{Writes: is(false)}}, toolset.Rule{Match: post, Entry: toolset.Entry{Attempts: 5}}
+// Faults name the setting, its line and what was probably meant, and each is reported once.
+func TestInspectFaults(t *testing.T) {
+	const owned = `openapi: 3.0.0
+paths:
+  /{owner}/a: { parameters: [{ name: owner, in: path, required: true, schema: { type: string } }, { name: q, in: query, schema: { type: string } }], get: { operationId: a }, put: { operationId: b } }
+`
+	orders := openapi.Match{Tag: []string{"orders"}}
 	for _, test := range []struct {
-		rules []toolset.Rule
-		want  int
-	}{
-		{[]toolset.Rule{reads, retry}, 5},
-		{[]toolset.Rule{retry, reads}, 5},
-		{[]toolset.Rule{retry}, 0},
-		{[]toolset.Rule{reads, retry, {Match: post, Entry: toolset.Entry{Writes: is(true)}}}, 0}, // the last counts
-	} {
-		c := shopOf(t, test.rules)
-		report, err := c.Inspect(t.Context(), "pets", Options{Timeout: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		i := slices.IndexFunc(toolsOf(report), func(tool *toolset.Tool) bool { return tool.Name == "findOrders" })
-		if got := toolsOf(report)[i].Settings; got.Attempts != test.want || got.Repeat != (test.want > 0) {
-			t.Errorf("%+v: %+v, want %d attempts", test.rules, got, test.want)
-		}
-	}
-}
-
-// Faults of rules name the rule and the line.
-func TestRuleFaults(t *testing.T) {
-	at := func(e toolset.Entry) toolset.Entry {
-		e.Line, e.Lines = 10, map[string]int{"match": 11, "as": 12, "cache": 13}
-		return e
-	}
-	for _, test := range []struct {
-		name string
-		rule toolset.Rule
+		doc  string
+		c    Config
+		line int // of the first
 		want string
-		line int
 	}{
-		{"nothing", toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it: did you mean orders?", 11},
-		{"no name", toolset.Rule{Match: openapi.Match{Name: []string{"listOrder"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it: did you mean listOrders?", 11},
-		{"not both", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}, Entry: at(toolset.Entry{Timeout: 1})}, "rules: item 1: no exposed operation matches it", 11},
-		{"no parameter", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "pages", Line: 14, Off: true}}})}, "rules: item 1: args: pages: no operation that the rule fits has a parameter of that name: did you mean page?", 14},
-		{"a parameter of others", toolset.Rule{Match: openapi.Match{Name: []string{"status"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "page", Line: 14, Off: true}}})}, "rules: item 1: args: page: no operation that the rule fits has a parameter of that name", 14},
-		{"off in a path", toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}}, Entry: at(toolset.Entry{Args: []toolset.Arg{{Name: "id", Line: 14, Off: true}}})}, "rules: item 1: args: id: is a part of the path of GET /orders/{id}: it cannot be off; give it a value", 14},
-		{"no GET", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{As: toolset.AsResource})}, "rules: item 1: as: resource is for GET, and the rule matches no GET", 12},
-		{"no GET to keep", toolset.Rule{Match: openapi.Match{Method: []string{"POST"}}, Entry: at(toolset.Entry{Cache: is(true)})}, "rules: item 1: cache is for GET, and the rule matches no GET", 13},
+		{owned, Config{Args: []toolset.Arg{{Name: "owner", Line: 7, Off: true}}}, 7, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
+		{owned, Config{Args: []toolset.Arg{{Name: "ovner", Line: 7, Off: true}}}, 7, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
+		{owned, Config{Args: []toolset.Arg{{Name: "owner", Line: 7, As: "q"}}}, 7, "args: owner: GET /{owner}/a: q is the name of another argument"},
+		{shop, Config{Rules: []toolset.Rule{{Match: openapi.Match{Tag: []string{"order"}}, Entry: toolset.Entry{Timeout: 1, Lines: map[string]int{"match": 11}}}}}, 11, "rules: item 1: no exposed operation matches it: did you mean orders?"},
+		{shop, Config{Rules: []toolset.Rule{{Match: orders, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "id", Line: 14, Off: true}}}}}}, 14, "rules: item 1: args: id: is a part of the path of GET /orders/{id}: it cannot be off; give it a value"},
+		{shelves, Config{Tools: []toolset.Entry{{Key: "burn", Line: 1, As: toolset.AsResource}}}, 1, "tools: burn: as: resource is for GET, and this is a DELETE"},
+		{"", Config{Tools: []toolset.Entry{ // of two resources with the same address, one could not be read
+			{Key: "code", Line: 1, As: toolset.AsResource, Request: "GET /search?type=code{&q}", Args: args(t, "q? string")},
+			{Key: "users", Line: 2, Lines: map[string]int{"as": 3}, As: toolset.AsResource, Request: "GET /search?type=user{&name}", Args: args(t, "name? string")},
+			{Key: "other", Line: 4, As: toolset.AsResource, Request: "GET /search/{name}", Args: args(t, "name string")},
+			{Key: "same", Line: 5, As: toolset.AsResource, Request: "GET /search/{id}", Args: args(t, "id integer")},
+		}}, 3, "tools: users: as: code also has the address rest://pets/search{?name}: make one of them a tool\n" +
+			"tools: same: as: other also has the address rest://pets/search/{id}: make one of them a tool"},
 	} {
-		c := shopOf(t, []toolset.Rule{test.rule})
-		_, err := c.Inspect(t.Context(), "shop", Options{})
-		faults, ok := errors.AsType[toolset.Faults](err)
-		if !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != test.line {
-			t.Errorf("%s: %v (%+v)\nwant %s, line %d", test.name, err, faults, test.want, test.line)
+		if test.c.BaseURL = "https://x.example.com"; test.doc != "" {
+			test.c.OpenAPI = file(t, test.doc)
 		}
+		_, err := test.c.Inspect(t.Context(), "pets", quiet(Options{}))
+		if faults, ok := errors.AsType[toolset.Faults](err); !ok || faults.Error() != test.want || faults[0].Line != test.line {
+			t.Errorf("%v\nwant %s", err, test.want)
+		}
+	}
+	c := Config{OpenAPI: "x", Args: []toolset.Arg{{Name: "a", Off: true, About: "x"}, {Name: "a"}, {Name: "b", Optional: true}, {Name: "c", As: "no good"}}}
+	if got := fmt.Sprint(c.Validate()); strings.Count(got, "\n") != 3 || strings.Count(got, "args: ") != 4 {
+		t.Errorf("Validate() = %s", got)
+	}
+	c = Config{BaseURL: "http://x", Tools: []toolset.Entry{{Key: "t", Request: "GET /"}}, Args: []toolset.Arg{{Name: "a", Off: true}}}
+	if got := fmt.Sprint(c.Validate()); !strings.Contains(got, "args is of no use without openapi") {
+		t.Errorf("Validate() = %s", got)
 	}
 }
 
@@ -180,18 +162,6 @@ paths:
 		if got := fmt.Sprint(err); test.want == "" && err != nil || test.want != "" && got != test.want {
 			t.Errorf("%q: %s, want %s", test.expose, got, test.want)
 		}
-	}
-}
-
-// The log names operations that cannot be tools.
-func TestLostLogged(t *testing.T) {
-	log := &said{}
-	c := Config{OpenAPI: file(t, "openapi: 3.0.0\npaths: { /a: { get: {} }, /b: { $ref: '#/gone' } }\n"), BaseURL: "http://localhost"}
-	if err := adapter(t, c, Options{Log: slog.New(slog.NewTextHandler(log, nil))}).Begin(nil); err != nil {
-		t.Fatal(err)
-	}
-	if log.has(`level=WARN msg="operations of the document cannot be tools`) != 1 || log.has(`operations=[/b]`) != 1 {
-		t.Error("the log does not name the lost operation")
 	}
 }
 

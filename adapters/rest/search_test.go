@@ -2,13 +2,10 @@ package rest
 
 import (
 	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/tools"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 )
@@ -44,7 +41,7 @@ func TestModes(t *testing.T) {
 		if search, decided := a.OffersSearch(); decided != (test.mode == ModeSearch || test.mode == ModeTools) || search == (test.mode == ModeTools) {
 			t.Errorf("%d operations, mode %q: search %t, decided %t before the document was read", test.n, test.mode, search, decided)
 		}
-		found := names(t, connect(t, a, &adaptertest.Client{}))
+		found := names(t, connect(t, a, nil))
 		if search, decided := a.OffersSearch(); len(strings.Fields(found)) != test.n || search != test.search || !decided {
 			t.Errorf("%d operations, mode %q: search %t, decided %t: %s", test.n, test.mode, search, decided, found)
 		}
@@ -54,7 +51,7 @@ func TestModes(t *testing.T) {
 // The pages of a long list have every tool once, and respect their size.
 func TestPages(t *testing.T) {
 	const n = 600
-	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, Config{OpenAPI: file(t, many(n)), BaseURL: "http://localhost", Mode: ModeTools}, Options{}), nil)
 	cursor, pages, seen := "", 0, map[string]bool{}
 	for {
 		page := ask(t, up, "tools/list", `{"cursor":"`+cursor+`"}`)
@@ -92,16 +89,17 @@ func talkative(n int) string {
 }
 
 // A list that is too long omits output schemas first, and tools only then. A mode that the operator
-// sets stays.
+// sets stays. A tool whose output schema was omitted answers like one without.
 func TestOutputSchemasDoNotDecide(t *testing.T) {
 	t.Parallel()
+	api := newAPI(t)
 	for _, test := range []struct {
 		n             int
 		mode          string
 		tools, output int
 	}{{10, "", 10, 10}, {50, "", 50, 0}, {50, ModeTools, 50, 50}, {50, ModeSearch, 50, 50}} {
-		a := adapter(t, Config{OpenAPI: file(t, talkative(test.n)), BaseURL: "http://localhost", Mode: test.mode}, Options{})
-		tools := ask(t, connect(t, a, nil), "tools/list", "{}").Get("tools").Array()
+		up := connect(t, adapter(t, Config{OpenAPI: file(t, talkative(test.n)), BaseURL: api.URL, Mode: test.mode}, Options{}), nil)
+		tools := ask(t, up, "tools/list", "{}").Get("tools").Array()
 		output := 0
 		for _, tool := range tools {
 			if tool.Get("outputSchema").Exists() {
@@ -111,42 +109,15 @@ func TestOutputSchemasDoNotDecide(t *testing.T) {
 		if len(tools) != test.tools || output != test.output {
 			t.Errorf("%d operations, mode %q: %d tools, %d output schemas, want %d and %d", test.n, test.mode, len(tools), output, test.tools, test.output)
 		}
-	}
-}
-
-// A tool whose output schema was omitted answers like one without.
-func TestOutputLeftOut(t *testing.T) {
-	t.Parallel()
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"a":1}`)
-	}))
-	defer api.Close()
-	up := connect(t, adapter(t, Config{OpenAPI: file(t, talkative(50)), BaseURL: api.URL}, Options{}), nil)
-	if text, wrong := call(t, up, "getThing1", "{}"); wrong || text != `{"a":1}` {
-		t.Errorf("getThing1: %s", text)
-	}
-}
-
-// With read_only nothing that may change something is reachable, by any name.
-func TestReadOnly(t *testing.T) {
-	for _, mode := range []string{ModeTools, ModeSearch} {
-		c := newAPI(t).pets()
-		c.Mode, c.ReadOnly = mode, true
-		no := false
-		c.Tools = []toolset.Entry{{Key: "deletePet", Writes: &no}, {Key: "own", Request: "POST /own"}}
-		up := connect(t, adapter(t, c, Options{}), nil)
-		for tool, wrong := range map[string]string{"addPet": "Unknown tool", "own": "Unknown tool", "getPet": "", "deletePet": ""} {
-			m := raw(t, up, "tools/call", `{"name":"`+tool+`","arguments":{"id":1}}`)
-			if text := string(m.Error); strings.Contains(text, "Unknown tool") != (wrong != "") {
-				t.Errorf("%s, %s: %s%s", mode, tool, m.Error, m.Result)
-			}
+		if text, wrong := call(t, up, "getThing1", "{}"); wrong || !strings.Contains(text, `"Rex"`) {
+			t.Errorf("getThing1: %s", text)
 		}
 	}
 }
 
-// A document or a catalogue cannot declare that an operation only reads: only the configuration can.
-func TestReadOnlyHints(t *testing.T) {
+// With read_only nothing that may change something is reachable, by any name. A document or a catalogue
+// cannot declare that an operation only reads: only the configuration can.
+func TestReadOnly(t *testing.T) {
 	api := newAPI(t)
 	document := file(t, `{"openapi": "3.2.0", "paths": {
 		"/items": {
@@ -157,9 +128,18 @@ func TestReadOnlyHints(t *testing.T) {
 			"put": {"operationId": "said", "x-mcp": {"readOnlyHint": true}}},
 		"/next": {"get": {"operationId": "next", "x-mcp": {"readOnlyHint": false}}},
 		"/wrote": {"get": {"operationId": "wrote"}}}}`)
-	c := Config{OpenAPI: document, BaseURL: api.URL, ReadOnly: true, Mode: ModeTools, Tools: []toolset.Entry{{Key: "said", Writes: is(false)}, {Key: "wrote", Writes: is(true)}},
-		Catalog: Catalog{File: file(t, `[{"name":"flow","request":"POST /flow","annotations":{"readOnlyHint":true}},{"name":"view","request":"GET /view"}]`)}}
-	if got, want := names(t, connect(t, adapter(t, c, Options{}), nil)), "list look ask said view"; got != want {
-		t.Errorf("tools = %s, want %s", got, want)
+	for _, mode := range []string{ModeTools, ModeSearch} {
+		c := Config{OpenAPI: document, BaseURL: api.URL, ReadOnly: true, Mode: mode, Tools: []toolset.Entry{{Key: "said", Writes: is(false)}, {Key: "wrote", Writes: is(true)}, {Key: "own", Request: "POST /own"}},
+			Catalog: Catalog{File: file(t, `[{"name":"flow","request":"POST /flow","annotations":{"readOnlyHint":true}},{"name":"view","request":"GET /view"}]`)}}
+		up := connect(t, adapter(t, c, Options{}), nil)
+		if got, want := names(t, up), "list look ask said view"; got != want {
+			t.Errorf("%s: tools = %s, want %s", mode, got, want)
+		}
+		for _, tool := range strings.Fields("list said view trace query find drop next wrote own flow") {
+			m := raw(t, up, "tools/call", `{"name":"`+tool+`"}`)
+			if reachable := slices.Contains([]string{"list", "said", "view"}, tool); strings.Contains(string(m.Error), "Unknown tool") == reachable {
+				t.Errorf("%s, %s: %s%s", mode, tool, m.Error, m.Result)
+			}
+		}
 	}
 }

@@ -1,13 +1,9 @@
 package rest
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/tidwall/gjson"
 
@@ -83,7 +79,7 @@ paths:
 			c.OpenAPI, c.BaseURL = file(t, test.doc), api.URL
 			c.Mode = ModeTools
 			a := adapter(t, c, Options{})
-			up := connectAs(t, a, nil)
+			up := connect(t, a, nil)
 			list := ask(t, up, "tools/list", "{}").Get("tools").Array()
 			for i, want := range []string{test.a, test.b} {
 				schema := list[i].Get("inputSchema")
@@ -107,57 +103,5 @@ paths:
 				t.Errorf("sent %s, want %s", got, test.sent)
 			}
 		})
-	}
-}
-
-// A fault is reported once, with a hint.
-func TestSharedArgumentFaults(t *testing.T) {
-	const doc = `openapi: 3.0.0
-paths:
-  /{owner}/a: { parameters: [{ name: owner, in: path, required: true, schema: { type: string } }, { name: q, in: query, schema: { type: string } }], get: { operationId: a }, put: { operationId: b } }
-`
-	for _, test := range []struct {
-		arg  toolset.Arg
-		want string
-	}{
-		{toolset.Arg{Name: "owner", Line: 7, Off: true}, "args: owner: is a part of the path of GET /{owner}/a: it cannot be off; give it a value"},
-		{toolset.Arg{Name: "ovner", Line: 7, Off: true}, "args: ovner: no operation that is exposed has a parameter of that name: did you mean owner?"},
-		{toolset.Arg{Name: "owner", Line: 7, As: "q"}, "args: owner: GET /{owner}/a: q is the name of another argument"},
-	} {
-		c := Config{OpenAPI: file(t, doc), BaseURL: "http://localhost", Args: []toolset.Arg{test.arg}}
-		_, err := c.Inspect(context.Background(), "x", Options{})
-		if faults, ok := err.(toolset.Faults); !ok || len(faults) != 1 || faults[0].String() != test.want || faults[0].Line != 7 {
-			t.Errorf("%v, want %s", err, test.want)
-		}
-	}
-	c := Config{OpenAPI: "x", Args: []toolset.Arg{{Name: "a", Off: true, About: "x"}, {Name: "a"}, {Name: "b", Optional: true}, {Name: "c", As: "no good"}}}
-	if got := fmt.Sprint(c.Validate()); strings.Count(got, "\n") != 3 || strings.Count(got, "args: ") != 4 {
-		t.Errorf("Validate() = %s", got)
-	}
-	c = Config{BaseURL: "http://x", Tools: []toolset.Entry{{Key: "t", Request: "GET /"}}, Args: []toolset.Arg{{Name: "a", Off: true}}}
-	if got := fmt.Sprint(c.Validate()); !strings.Contains(got, "args is of no use without openapi") {
-		t.Errorf("Validate() = %s", got)
-	}
-}
-
-// If the document changes so that a tool escapes a setting for all operations, the tool is omitted.
-func TestSharedArgumentsConfine(t *testing.T) {
-	t.Parallel()
-	const doc = `openapi: 3.0.0
-paths:
-  /a: { get: { operationId: a, parameters: [{ name: owner, in: query, schema: { type: string } }] } }
-  /b: { get: { operationId: b } }
-`
-	path := file(t, doc)
-	log := &said{}
-	a := adapter(t, Config{OpenAPI: path, BaseURL: "http://localhost", Refresh: time.Second, Args: []toolset.Arg{{Name: "owner", Off: true}}}, Options{Log: slog.New(slog.NewTextHandler(log, nil))})
-	up := connectAs(t, a, nil)
-	if got := names(t, up); got != "a b" {
-		t.Errorf("tools: %s", got)
-	}
-	replace(t, path, strings.NewReplacer("/a:", "/a/{owner}:", "in: query", "in: path, required: true").Replace(doc))
-	eventually(t, "the new document", func() bool { return log.has("tools made") > 1 })
-	if got := names(t, up); got != "b" {
-		t.Errorf("tools: %s", got)
 	}
 }

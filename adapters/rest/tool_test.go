@@ -11,7 +11,6 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/toolset"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/wire"
 )
@@ -42,6 +41,7 @@ func args(t testing.TB, texts ...string) []toolset.Arg {
 // TestOwnTools lists what clients see of tools with a request, and the resulting requests.
 func TestOwnTools(t *testing.T) {
 	yes, no := true, false
+	const spread = "GET /own?tenant=acme&the%5Fregion=eu&f={f*}{&page}"
 	for _, test := range []struct {
 		name    string
 		tool    toolset.Entry
@@ -63,6 +63,10 @@ func TestOwnTools(t *testing.T) {
 		{name: "fixed query", tool: toolset.Entry{Request: "GET /search?type=code&q={query}{&page}", Args: args(t, "query string", "page? integer")}, args: `{"query":"a&b=c","page":2}`, request: "GET /search?type=code&q=a%26b%3Dc&page=2"},
 		{name: "left over, GET", tool: toolset.Entry{Request: "GET /search", Args: args(t, "q string", "tags? [string]")}, args: `{"q":"x","tags":["a","b"]}`, request: "GET /search?q=x&tags=a&tags=b"},
 		{name: "lists", tool: toolset.Entry{Request: "GET /s{?a,b*}", Args: args(t, "a [string]", "b [string]")}, args: `{"a":["1","2"],"b":["3","4"]}`, request: "GET /s?a=1,2&b=3&b=4"},
+		{name: "spread object", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"kind":"x"}}`, request: "GET /own?tenant=acme&the%5Fregion=eu&kind=x"},
+		{name: "spread over the request", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"tenant":"other"}}`, text: "f: must not have a member called tenant, as another parameter is"},
+		{name: "spread over a name in code", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"the_region":"us"}}`, text: "f: must not have a member called the_region, as another parameter is"},
+		{name: "spread over an argument", tool: toolset.Entry{Request: spread, Args: args(t, "f object", "page? integer")}, args: `{"f":{"page":1}}`, text: "f: must not have a member called page, as another parameter is"},
 		{name: "raw path", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"a/b c"}`, request: "GET /files/a/b%20c"},
 		{name: "climbing", tool: toolset.Entry{Request: "GET /files/{+path}", Args: args(t, "path string")}, args: `{"path":"../secret"}`, text: "must not have"},
 		{name: "left over, POST", tool: toolset.Entry{Request: "POST /notes/{id}", Args: args(t, "id integer", "text string", "n? number")}, hints: "false true false", args: `{"n":1.50,"id":4,"text":"a\"b"}`, request: `POST /notes/4 {"text":"a\"b","n":1.50}`},
@@ -106,7 +110,7 @@ func TestOwnTools(t *testing.T) {
 			api := newAPI(t)
 			test.tool.Key = "own"
 			a := adapter(t, Config{BaseURL: api.URL, Tools: []toolset.Entry{test.tool}}, Options{})
-			up := connect(t, a, &adaptertest.Client{})
+			up := connect(t, a, nil)
 			seen := ask(t, up, "tools/list", "{}").Get("tools.0")
 			if got := seen.Get("inputSchema").Raw; test.schema != "" && got != test.schema {
 				t.Errorf("inputSchema = %s\nwant          %s", got, test.schema)
@@ -144,7 +148,7 @@ func TestOverrides(t *testing.T) {
 		{Key: "POST /pets", Title: "Welcome", Args: []toolset.Arg{{Name: "body", About: "The pet."}}},
 		{Key: "sum", Request: "GET /sum{?a}", About: "Sums.", Args: args(t, "a number")},
 	}
-	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, c, Options{}), nil)
 	if got, want := names(t, up), "find addPet getPet watchEvents slow sum"; got != want {
 		t.Fatalf("tools = %s, want %s", got, want)
 	}
@@ -186,43 +190,6 @@ func TestOverrides(t *testing.T) {
 	}
 }
 
-// Clients cannot set what the configuration sets, even if it passes the check.
-func TestFixedUnchecked(t *testing.T) {
-	c := newAPI(t).pets()
-	c.Tools = []toolset.Entry{
-		{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "most"}}},
-		{Key: "own", Request: "POST /own{?a}", Headers: map[string]string{"X-Trace": "{b}"}, Body: json.RawMessage(`{"b":"{b}"}`), Args: []toolset.Arg{
-			{Name: "a", Value: json.RawMessage(`"fixed"`)}, arg(t, "b string"),
-		}},
-	}
-	u := madeOf(t, c, Options{})
-	for _, test := range []struct{ tool, args, want string }{
-		{"listPets", `{"kind":"dog","most":2}`, `argument "kind": the operator of the bridge sets it, so leave it out`},
-		{"listPets", `{"limit":1,"most":2}`, `argument "limit" is called "most" here`},
-		{"listPets", `{"most":2}`, `{"limit":2,"kind":"cat"}`},
-		{"own", `{"a":"x","b":"y",":body":{"evil":1},":header:X-Trace":"evil"}`, `{"b":"y","a":"fixed",":header:X-Trace":"y",":body":{"b":"y"}}`},
-	} {
-		got, err := u.ByName[test.tool].Prepare([]byte(test.args))
-		if err != nil {
-			got = []byte(err.Error())
-		}
-		if string(got) != test.want {
-			t.Errorf("%s: %s\nwant %s", test.tool, got, test.want)
-		}
-	}
-}
-
-// An argument that keeps its name is sent unchanged, whatever happens to others.
-func TestSameName(t *testing.T) {
-	api := newAPI(t)
-	c := api.pets()
-	c.Tools = []toolset.Entry{{Key: "listPets", Args: []toolset.Arg{{Name: "kind", Value: json.RawMessage(`"cat"`)}, {Name: "limit", As: "limit", About: "How many"}}}}
-	call(t, connect(t, adapter(t, c, Options{}), &adaptertest.Client{}), "listPets", `{"limit":5}`)
-	if got, want := api.last(t), "GET /pets?limit=5&kind=cat X-Api-Key=top-secret-key"; got != want {
-		t.Errorf("request = %s\nwant      %s", got, want)
-	}
-}
-
 // Models may ask for a part of an answer; the API does not see that. Such a tool has no output
 // schema, which the part would not fit.
 func TestPick(t *testing.T) {
@@ -234,7 +201,7 @@ func TestPick(t *testing.T) {
 		{Key: "add", Request: "POST /add", Args: args(t, "n integer")},
 		{Key: "put", Request: "PUT /put", Args: args(t, "n integer"), Body: json.RawMessage(`["{n}"]`)},
 	}
-	up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
+	up := connect(t, adapter(t, c, Options{}), nil)
 	if schemas := ask(t, up, "tools/list", "{}").Get("tools.#.outputSchema").Array(); len(schemas) > 0 {
 		t.Errorf("there are output schemas: %s", schemas)
 	}
@@ -308,7 +275,7 @@ paths:
 	if got, want := fmt.Sprint(r.Warnings), "[api.yaml: 3 of 5 operations need credentials, and none are set: add "+way+"]"; got != want {
 		t.Errorf("warnings %s, want %s", got, want)
 	}
-	up := connectAs(t, adapter(t, c, Options{}), nil)
+	up := connect(t, adapter(t, c, Options{}), nil)
 	for tool, want := range map[string]string{
 		"a": "401 Unauthorized from GET /a\nThe operation needs credentials, and the bridge has none for it. Its operator can set " + way + ".",
 		"b": "401 Unauthorized from GET /b\nThe operation needs credentials, and the bridge has none for it. Its operator can set auth: { key: { value: KEY }, id: { value: KEY } }.",
@@ -319,7 +286,7 @@ paths:
 		}
 	}
 	other := Config{OpenAPI: doc, BaseURL: api.URL, Auth: Auth{Schemes: map[string]wire.Credential{"id": {Key: "key-12345"}}}}
-	if got, _ := call(t, connectAs(t, adapter(t, other, Options{}), nil), "e", "{}"); !strings.Contains(got, "can set auth: { token: { bearer: TOKEN } }") {
+	if got, _ := call(t, connect(t, adapter(t, other, Options{}), nil), "e", "{}"); !strings.Contains(got, "can set auth: { token: { bearer: TOKEN } }") {
 		t.Errorf("a parameter's credential, and none that the operation needs: %s", got)
 	}
 	for _, set := range []Config{{Headers: map[string]string{"X-Key": "k"}}, {Auth: Auth{Default: &wire.Credential{Bearer: "k"}}}} {
@@ -327,7 +294,7 @@ paths:
 		if r, err := set.Inspect(t.Context(), "api", Options{}); err != nil || len(r.Warnings) > 0 {
 			t.Errorf("with credentials: %v %v", r.Warnings, err)
 		}
-		if got, _ := call(t, connectAs(t, adapter(t, set, Options{}), nil), "a", "{}"); got != "401 Unauthorized from GET /a" {
+		if got, _ := call(t, connect(t, adapter(t, set, Options{}), nil), "a", "{}"); got != "401 Unauthorized from GET /a" {
 			t.Errorf("refused credentials: %s", got)
 		}
 	}
@@ -337,43 +304,12 @@ paths:
 func TestToolsWithoutAddress(t *testing.T) {
 	for _, servers := range []string{"", "servers: [{ url: /v1 }]\n"} {
 		a := adapter(t, Config{OpenAPI: file(t, "openapi: 3.0.0\n"+servers+"paths: { /a: { get: { operationId: a } } }\n")}, Options{})
-		up := connectAs(t, a, nil)
+		up := connect(t, a, nil)
 		if got := names(t, up); got != "a" {
 			t.Errorf("tools = %s", got)
 		}
 		if got, bad := call(t, up, "a", "{}"); !bad || !strings.Contains(got, "does not say where the API is") || !strings.Contains(got, "--base-url") {
 			t.Errorf("%q: %s", servers, got)
 		}
-	}
-}
-
-func TestAuth(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		auth Auth
-		want string // the request, or the error
-	}{
-		{"by scheme", Auth{Schemes: map[string]wire.Credential{"key": {Key: "s3cret-key"}}}, "GET /pets X-Api-Key=s3cret-key"},
-		{"for the only key", Auth{Default: &wire.Credential{Key: "s3cret-key"}}, "GET /pets X-Api-Key=s3cret-key"},
-		{"of its own", Auth{Default: &wire.Credential{Bearer: "s3cret-key"}}, "GET /pets Authorization=Bearer s3cret-key"},
-		{"unknown scheme", Auth{Schemes: map[string]wire.Credential{"keys": {Key: "s3cret-key"}}}, "did you mean key?"},
-		{"none", Auth{}, "GET /pets"},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			api := newAPI(t)
-			c := api.pets()
-			c.Auth = test.auth
-			if _, err := c.Inspect(t.Context(), "pets", Options{}); err != nil {
-				if !strings.Contains(err.Error(), test.want) {
-					t.Errorf("Inspect: %v, want %s", err, test.want)
-				}
-				return
-			}
-			up := connect(t, adapter(t, c, Options{}), &adaptertest.Client{})
-			call(t, up, "listPets", "{}")
-			if got := api.last(t); got != test.want {
-				t.Errorf("request = %s, want %s", got, test.want)
-			}
-		})
 	}
 }

@@ -128,11 +128,10 @@ func (a *API) Edition(s *tools.Settings, m *tools.Made, first bool) (*Edition, e
 	}
 	var old *Edition
 	if !first {
-		old = a.now()
+		old, err = a.now(), e.nowhere
 	}
-	err = e.compare(old, m, a.o.Log)
-	if err == nil && !first {
-		err = e.nowhere
+	if err == nil {
+		err = e.compare(old, m, a.o.Log)
 	}
 	if err != nil {
 		source.Close()

@@ -139,13 +139,9 @@ func TestJSONAndYAML(t *testing.T) {
 }
 
 func TestLines(t *testing.T) {
-	for _, text := range []string{
-		"{\n \"openapi\": \"3.0.0\",\n \"paths\": {\n  \"/a\": {\n   \"get\": {\n    \"x\": \"a\\n\\\"b\"\n   },\n   \"post\":\n    [1]\n  }\n }\n}",
-	} {
-		doc := load(t, text)
-		same(t, doc.Operations[0].Line, 5)
-		same(t, doc.Warnings, []Warning{{File: "doc.yaml", Line: 9, Text: "POST /a is not an operation: left out"}})
-	}
+	doc := load(t, "{\n \"openapi\": \"3.0.0\",\n \"paths\": {\n  \"/a\": {\n   \"get\": {\n    \"x\": \"a\\n\\\"b\"\n   },\n   \"post\":\n    [1]\n  }\n }\n}")
+	same(t, doc.Operations[0].Line, 5)
+	same(t, doc.Warnings, []Warning{{File: "doc.yaml", Line: 9, Text: "POST /a is not an operation: left out"}})
 }
 
 func write(t *testing.T, dir string, files map[string]string) {
@@ -165,9 +161,10 @@ func TestSeveralFiles(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, map[string]string{
 		"api/main.yaml": "openapi: 3.1.0\npaths:\n  /a: {$ref: 'paths/a.yaml'}\n  /b: {get: {responses: {200: {content: {application/json: {schema: {$ref: '../outside.json'}}}}}}}\n" +
-			"  /c: {get: {responses: {200: {content: {application/json: {schema: {$ref: 'link.json'}}}}}}}\n",
+			"  /c: {get: {responses: {200: {content: {application/json: {schema: {$ref: 'link.json'}}}}}}}\n" +
+			"  /d: {post: {requestBody: {content: {application/json: {schema: {properties: {$ref: 'parts/p.json#/map'}}}}}}}\n", // in place of a map
 		"api/paths/a.yaml":     "parameters: [{$ref: '../parts/p.json#/list/0'}]\npost:\n  operationId: a\n  requestBody: {content: {application/json: {schema: {$ref: '../parts/s%20s.yaml#/Pet'}}}}\n",
-		"api/parts/p.json":     `{"list": [{"name": "p", "in": "query", "schema": {"$ref": "#/string"}}], "string": {"type": "string"}}`,
+		"api/parts/p.json":     `{"list": [{"name": "p", "in": "query", "schema": {"$ref": "#/string"}}], "string": {"type": "string"}, "map": {"name": {"type": "string"}}}`,
 		"api/parts/s s.yaml":   "Pet: {properties: {mother: {$ref: '#/Pet'}, owner: {$ref: 'owner.json'}}}\n",
 		"api/parts/owner.json": `{"properties": {"pet": {"$ref": "s s.yaml#/Pet"}}}`,
 		"outside.json":         `{"type": "object", "properties": {"out": {}}}`,
@@ -182,7 +179,8 @@ func TestSeveralFiles(t *testing.T) {
 	}
 	tools, more := Tools(doc, Options{})
 	checkTools(t, tools, Options{})
-	same(t, names(tools), []string{"a", "get_b", "get_c"})
+	same(t, names(tools), []string{"a", "get_b", "get_c", "post_d"})
+	same(t, string(tools[3].InputSchema), `{"type":"object","properties":{"body":{"type":"object","properties":{"name":{"type":"string"}}}},"additionalProperties":false}`)
 	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"p":{"type":"string"},"body":{"type":"object","properties":{"mother":{"$ref":"#/$defs/Pet"},"owner":{"$ref":"#/$defs/owner"}}}},"additionalProperties":false,`+
 		`"$defs":{"Pet":{"type":"object","properties":{"mother":{"$ref":"#/$defs/Pet"},"owner":{"$ref":"#/$defs/owner"}}},"owner":{"type":"object","properties":{"pet":{"$ref":"#/$defs/Pet"}}}}}`)
 	same(t, tools[0].Operation.File, "paths/a.yaml")
@@ -213,22 +211,6 @@ func TestSeveralFiles(t *testing.T) {
 	}
 	tools, _ = Tools(doc, Options{})
 	same(t, strings.Contains(string(tools[1].OutputSchema), `"out"`), true)
-}
-
-// References to other files may stand in place of a map.
-func TestFileOfProperties(t *testing.T) {
-	dir := t.TempDir()
-	write(t, dir, map[string]string{
-		"main.yaml":  "openapi: 3.1.0\npaths: {/a: {post: {requestBody: {content: {application/json: {schema: {properties: {$ref: 'parts.yaml#/x'}}}}}}}}\n",
-		"parts.yaml": "x: {name: {type: string}}\n",
-	})
-	doc, err := Load(t.Context(), Source{Location: filepath.Join(dir, "main.yaml")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tools, warnings := Tools(doc, Options{})
-	same(t, warnings, []Warning(nil))
-	same(t, string(tools[0].InputSchema), `{"type":"object","properties":{"body":{"type":"object","properties":{"name":{"type":"string"}}}},"additionalProperties":false}`)
 }
 
 // Documents of large providers have a file for each operation.

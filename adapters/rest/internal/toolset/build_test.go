@@ -54,7 +54,7 @@ func TestBuild(t *testing.T) {
 		},
 		{
 			name: "headers", entry: toolset.Entry{Request: "GET /s", Args: args(t, "a string", "b? string = d"), Headers: map[string]string{"X-B": "{a}/{b}", "X-A": "{b}"}},
-			path: "/s", places: ":header:X-A@header :header:X-B@header", given: `{"a":"v"}`, want: `{"a":"v",":header:X-B":"v/d"}`,
+			path: "/s", places: ":header:X-A@header :header:X-B@header", given: `{"a":"v",":header:X-B":"mine"}`, want: `{"a":"v",":header:X-B":"v/d"}`,
 		},
 		{
 			name: "a header with a line break", entry: toolset.Entry{Request: "GET /s", Args: args(t, "a string"), Headers: map[string]string{"X-A": "{a}"}},

@@ -50,6 +50,22 @@ func TestRuleset(t *testing.T) {
 	if faults := set.Unused(doc); len(faults) > 0 {
 		t.Error(faults)
 	}
+	// retry applies to operations that another rule declares harmless, in either order.
+	post, yes := openapi.Match{Name: []string{"addOrder"}}, true
+	reads, retry, writes := rules[2], toolset.Rule{Match: post, Entry: toolset.Entry{Attempts: 5}}, toolset.Rule{Match: post, Entry: toolset.Entry{Writes: &yes}}
+	for _, test := range []struct {
+		rules []toolset.Rule
+		want  int
+	}{
+		{[]toolset.Rule{reads, retry}, 5},
+		{[]toolset.Rule{retry, reads}, 5},
+		{[]toolset.Rule{retry}, 0},
+		{[]toolset.Rule{reads, retry, writes}, 0}, // the last counts
+	} {
+		if got := toolset.NewRuleset(test.rules).Apply(tools["addOrder"], nil, &toolset.Shared{}); got.Attempts != test.want {
+			t.Errorf("%+v: %d attempts, want %d", test.rules, got.Attempts, test.want)
+		}
+	}
 	for name, want := range map[string]string{"listOrders": "l.x", "addOrder": "shop_x", "cancel": "x"} {
 		if got := toolset.Rename(rules, tools[name].Operation, "x"); got != want {
 			t.Errorf("Rename(%s) = %s, want %s", name, got, want)
@@ -61,22 +77,27 @@ func TestRuleset(t *testing.T) {
 func TestRulesUnused(t *testing.T) {
 	doc, tools := imported(t)
 	yes := true
+	lines := map[string]int{"match": 11, "as": 12, "cache": 13}
 	for _, test := range []struct {
 		rule toolset.Rule
+		line int
 		want string
 	}{
-		{toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}}, "rules: item 1: no exposed operation matches it: did you mean orders?"},
-		{toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}}, "rules: item 1: no exposed operation matches it"},
-		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Cache: &yes}}, "rules: item 1: cache is for GET, and the rule matches no GET"},
-		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{As: toolset.AsResource}}, "rules: item 1: as: resource is for GET, and the rule matches no GET"},
-		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "ids"}}}}, "rules: item 1: args: ids: no operation that the rule fits has a parameter of that name: did you mean id?"},
+		{toolset.Rule{Match: openapi.Match{Tag: []string{"order"}}}, 11, "rules: item 1: no exposed operation matches it: did you mean orders?"},
+		{toolset.Rule{Match: openapi.Match{Tag: []string{"orders"}, Method: []string{"DELETE"}}}, 11, "rules: item 1: no exposed operation matches it"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"listOrder"}}}, 11, "rules: item 1: no exposed operation matches it: did you mean listOrders?"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "page", Line: 14}}}}, 14, "rules: item 1: args: page: no operation that the rule fits has a parameter of that name"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Cache: &yes}}, 13, "rules: item 1: cache is for GET, and the rule matches no GET"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{As: toolset.AsResource}}, 12, "rules: item 1: as: resource is for GET, and the rule matches no GET"},
+		{toolset.Rule{Match: openapi.Match{Name: []string{"cancel"}}, Entry: toolset.Entry{Args: []toolset.Arg{{Name: "ids", Line: 14}}}}, 14, "rules: item 1: args: ids: no operation that the rule fits has a parameter of that name: did you mean id?"},
 	} {
+		test.rule.Entry.Lines = lines
 		set := toolset.NewRuleset([]toolset.Rule{test.rule})
 		for _, tool := range tools {
 			set.Apply(tool, nil, &toolset.Shared{})
 		}
-		if got := set.Unused(doc).Error(); got != test.want {
-			t.Errorf("%s\nwant %s", got, test.want)
+		if got := set.Unused(doc); got.Error() != test.want || got[0].Line != test.line {
+			t.Errorf("%+v\nwant %s, line %d", got, test.want, test.line)
 		}
 	}
 }

@@ -93,6 +93,7 @@ func TestWrongTools(t *testing.T) {
 		{toolset.Entry{Request: "GET /x", Attempts: 11}, "retry is 11: must be 1 to 10"},
 		{toolset.Entry{Request: "POST /x", Attempts: 2}, "retry: a repeated POST may take effect twice: set writes: false"},
 		{toolset.Entry{Request: "PUT /x", Cache: &yes}, "cache is for GET: answers to PUT are not cached"},
+		{toolset.Entry{As: "file"}, `as is "file": must be tool or resource`},
 		{toolset.Entry{Timeout: -1}, "timeout is -1ns: must not be negative"},
 		{toolset.Entry{Args: []toolset.Arg{{Name: "a", Optional: true, About: "x"}}}, "args: a: the ? is for tools with a request, and for added arguments"},
 		{toolset.Entry{Args: args(t, "a:b string")}, "args: a:b: the name of an argument has 1 to 64 letters"},

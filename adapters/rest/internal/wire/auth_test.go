@@ -2,15 +2,9 @@ package wire
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,6 +14,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/adapters/remote"
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
+	"github.com/mcp-bridge/bridge/internal/oauth"
 )
 
 var schemes = []*openapi.SecurityScheme{
@@ -109,14 +104,6 @@ func TestCredentials(t *testing.T) {
 	if got, want := srv.requests()[0].lines(), "GET /x\nCookie: c=1; sid=k1234567"; got != want {
 		t.Errorf("by hand: %s, want %s", got, want)
 	}
-	inQuery := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Query: "key"}})
-	if got := said(call(t, inQuery, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"key":"mine"}}`)})); !contains(got, "must not have a member called key") {
-		t.Errorf("an argument that speaks for the credential: %s", got)
-	}
-	inAddress := newSource(t, Options{BaseURL: srv.URL + "/api?code=k1234567&tenant=7"})
-	if got := said(call(t, inAddress, &Call{Tool: tool("GET", "/x", parameter("query", "form", true)), Args: []byte(`{"c":{"tenant":"8"}}`)})); !contains(got, "must not have a member called tenant") || len(srv.requests()) > 0 {
-		t.Errorf("an argument that speaks for the API's address: %s", got)
-	}
 }
 
 // In a document whose operations do not say what they need, all get what is configured. Parameters
@@ -163,6 +150,14 @@ func TestCredentialsUnsaid(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	doc := &openapi.Document{Schemes: schemes, Servers: []openapi.Server{{URL: "https://api.example.com"}}}
+	named := func(token string) *openapi.Document { // of a document that names a token endpoint
+		flow := openapi.Flow{Kind: "clientCredentials", TokenURL: token}
+		return &openapi.Document{Schemes: []*openapi.SecurityScheme{{Name: "oauth", Type: "oauth2", Flows: []openapi.Flow{flow}}}, Servers: doc.Servers}
+	}
+	client := func(c Credential) Options {
+		return Options{Document: named("https://api.example.com/token"), BaseURL: "https://api.example.com", Default: &c}
+	}
+	const issuer = "https://idp.example.com"
 	for _, tc := range []struct {
 		o    Options
 		want string
@@ -185,6 +180,16 @@ func TestNewRefuses(t *testing.T) {
 		{Options{Document: doc, Headers: map[string]string{"X": "a\nb"}}, "cannot be sent"},
 		{Options{Document: doc, Trusted: []string{"nonsense"}}, "trusted"},
 		{Options{Document: doc, HTTP: remote.Config{CAFile: "/nowhere"}}, "ca_file"},
+		{Options{Document: named("http://other.example.com/token"), Credentials: map[string]Credential{"oauth": {Client: &Client{ID: "x", Secret: "y"}}}}, "on another server without https"},
+		{client(Credential{Client: &Client{ID: "a", Secret: "b", KeyFile: "key.pem", Issuer: issuer}}), "key_file replaces secret"},
+		{client(Credential{Client: &Client{Secret: "b", Issuer: issuer}}), "id is missing"},
+		{client(Credential{Client: &Client{ID: "a", Issuer: issuer}}), "secret is missing"},
+		{client(Credential{Client: &Client{ID: "a", Secret: "b", Issuer: "http://idp.example.com"}}), "issuer must be https"},
+		{client(Credential{Client: &Client{ID: "a", Secret: "b", Issuer: issuer, RedirectURI: "http://localhost/"}}), "redirect_uri needs login: true"},
+		{client(Credential{Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}}), "set issuer or token_url"},
+		{client(Credential{Exchange: oauth.ExchangeOnBehalfOf, Client: &Client{ID: "a", KeyFile: "key.pem", Scopes: []string{"c"}}}), "never to one of a document"},
+		{client(Credential{Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Issuer: issuer}}), "scopes are missing: exchange without a resource"},
+		{client(Credential{Login: true, Client: &Client{ID: "a", TokenURL: issuer}}), "token_url has no effect with login"},
 	} {
 		s, err := New(tc.o)
 		if err == nil {
@@ -193,12 +198,6 @@ func TestNewRefuses(t *testing.T) {
 		if err == nil || !contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %s", tc.o, err, tc.want)
 		}
-	}
-	plain := *schemes[5]
-	plain.Flows = []openapi.Flow{{Kind: "clientCredentials", TokenURL: "http://other.example.com/token"}}
-	d := &openapi.Document{Schemes: []*openapi.SecurityScheme{&plain}, Servers: doc.Servers}
-	if _, err := New(Options{Document: d, Credentials: map[string]Credential{"oauth": {Client: &Client{ID: "x", Secret: "y"}}}}); err == nil || !contains(err.Error(), "on another server without https") {
-		t.Errorf("a document that sends the secret elsewhere: %v", err)
 	}
 }
 
@@ -391,8 +390,6 @@ func TestTokenLife(t *testing.T) {
 			if r.URL.Host == "login.example.com" {
 				asked++
 				time.Sleep(time.Second)
-				res.Body = http.NoBody
-				res = status(200)
 				res.Body = body(fmt.Sprintf(`{"access_token":"token%d","expires_in":60}`, asked))
 			} else {
 				res.Body = body(`"` + r.Header.Get("Authorization") + `"`)
@@ -472,49 +469,5 @@ func TestKeyInAddress(t *testing.T) {
 	}
 	if got, want := said(call(t, s, c)), "/v1/x?api_key=***&flag&c=1"; got != want {
 		t.Errorf("%s, want %s", got, want)
-	}
-}
-
-func body(s string) *stringBody { return &stringBody{strings.NewReader(s)} }
-
-type stringBody struct{ *strings.Reader }
-
-func (*stringBody) Close() error { return nil }
-
-// A client certificate is sent only if the source's settings name one.
-func TestCertificate(t *testing.T) {
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, "%d over %s", len(r.TLS.PeerCertificates), r.Proto)
-	}))
-	srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	defer srv.Close()
-	dir := t.TempDir()
-	write := func(name, kind string, der []byte) string {
-		at := filepath.Join(dir, name)
-		if err := os.WriteFile(at, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return at
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(srv.TLS.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ca, key := write("ca.pem", "CERTIFICATE", srv.Certificate().Raw), write("key.pem", "PRIVATE KEY", der)
-	u, _ := url.Parse(srv.URL)
-	doc := &openapi.Document{Schemes: schemes}
-	x := secured("GET", needs("cert"))
-	for _, with := range []bool{true, false} {
-		o := Options{Document: doc, BaseURL: "https://" + u.Host, HTTP: remote.Config{CAFile: ca}}
-		want := "0 over HTTP/2.0"
-		if with {
-			o.HTTP.CertFile, o.HTTP.KeyFile = ca, key
-			want = "1 over HTTP/2.0"
-		}
-		if got := said(call(t, newSource(t, o), &Call{Tool: x})); got != want {
-			t.Errorf("with a certificate %t: %q, want %q", with, got, want)
-		}
 	}
 }

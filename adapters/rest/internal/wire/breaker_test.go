@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -103,10 +102,6 @@ func TestBreakerTogether(t *testing.T) {
 // A caller that probes a host may leave: then the next one probes.
 func TestBreakerTrial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
-		}
 		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 1}}, 503, hang, 200)
 		defer s.Close()
 		call(t, s, &Call{Tool: tool("GET", "/x")})

@@ -48,7 +48,7 @@ func (s *script) Do(r *http.Request) (*http.Response, error) {
 		return status(step), nil
 	case *http.Response:
 		again := *step
-		again.Body = io.NopCloser(strings.NewReader("{}"))
+		again.Body = body("{}")
 		return &again, nil
 	}
 	return nil, errors.New("no such step")
@@ -59,7 +59,15 @@ func status(code int, headers ...string) *http.Response {
 	for i := 0; i < len(headers); i += 2 {
 		h.Set(headers[i], headers[i+1])
 	}
-	return &http.Response{StatusCode: code, Header: h, Body: io.NopCloser(strings.NewReader("{}")), ContentLength: 2}
+	return &http.Response{StatusCode: code, Header: h, Body: body("{}"), ContentLength: 2}
+}
+
+func body(text string) io.ReadCloser { return io.NopCloser(strings.NewReader(text)) }
+
+// hang is a step without an answer.
+func hang(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
 }
 
 // scripted makes a source with a script as its network, for a bubble.
@@ -155,10 +163,6 @@ func TestBreaker(t *testing.T) {
 // Faults of callers and arguments do not count for a host.
 func TestBreakerExcludes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		hang := func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, &url.Error{Op: "Get", URL: "x", Err: r.Context().Err()}
-		}
 		s, f := scripted(t, Options{Attempts: 1, Breaker: breaker.Options{Failures: 2}}, hang)
 		defer s.Close()
 		for range 5 {

@@ -58,34 +58,37 @@ func TestMaskLasts(t *testing.T) {
 	}
 }
 
-// No member of an object replaces a credential, in any place.
+// No member of an object replaces a credential, in any place, or a part of the query in the API's address.
 func TestCredentialNames(t *testing.T) {
 	srv := newRecorder(t, nil)
 	query := tool("GET", "/x", &openapi.Parameter{Name: "c", In: openapi.InQueryString, ContentType: httpio.Form})
-	cookie := tool("GET", "/x", parameter("cookie", "form", true))
 	for _, tc := range []struct {
 		tool *openapi.Tool
-		c    Credential
+		o    Options
 	}{
-		{query, Credential{Key: "k1234567", Query: "key"}},
-		{cookie, Credential{Key: "k1234567", Cookie: "key"}},
+		{query, Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Query: "key"}}},
+		{tool("GET", "/x", parameter("query", "form", true)), Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Query: "key"}}},
+		{tool("GET", "/x", parameter("query", "form", true)), Options{BaseURL: srv.URL + "/api?code=k1234567&key=7"}},
+		{tool("GET", "/x", parameter("cookie", "form", true)), Options{BaseURL: srv.URL, Default: &Credential{Key: "k1234567", Cookie: "key"}}},
 	} {
-		s := newSource(t, Options{BaseURL: srv.URL, Default: &tc.c})
+		s := newSource(t, tc.o)
 		for args, want := range map[string]string{`{"c":{"key":"mine"}}`: "c: must not have a member called key", `{"c":{"other":"mine"}}`: "200 OK"} {
-			if got := said(call(t, s, &Call{Tool: tc.tool, Args: []byte(args)})); got != want {
+			if got := said(call(t, s, &Call{Tool: tc.tool, Args: []byte(args)})); !strings.HasPrefix(got, want) {
 				t.Errorf("%s: %s\n%v", args, got, srv.requests())
 			}
 		}
 	}
 }
 
-// A certificate is a credential: other servers do not see it.
-func TestCertificateElsewhere(t *testing.T) {
+// A client certificate is sent only if the source's settings name one. It is a credential: other servers
+// do not see it.
+func TestCertificate(t *testing.T) {
 	show := func() *httptest.Server {
 		srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			_, _ = fmt.Fprintf(w, "%d", len(r.TLS.PeerCertificates))
+			_, _ = fmt.Fprintf(w, "%d over %s", len(r.TLS.PeerCertificates), r.Proto)
 		}))
 		srv.TLS = &tls.Config{ClientAuth: tls.RequestClientCert}
+		srv.EnableHTTP2 = true
 		srv.StartTLS()
 		t.Cleanup(srv.Close)
 		return srv
@@ -104,20 +107,25 @@ func TestCertificateElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	ca, key := write("ca.pem", "CERTIFICATE", home.Certificate().Raw), write("key.pem", "PRIVATE KEY", der)
-	for _, trusted := range []bool{false, true} {
-		o := Options{Document: &openapi.Document{Servers: []openapi.Server{{URL: home.URL}}}, HTTP: remote.Config{CAFile: ca, CertFile: ca, KeyFile: key}}
-		want := "0"
-		if trusted {
-			o.Trusted, want = []string{other.URL}, "1"
-		}
-		s := newSource(t, o)
-		x := tool("GET", "/x")
-		if got := said(call(t, s, &Call{Tool: x})); got != "1" {
-			t.Errorf("the API's own server: %s", got)
+	with := remote.Config{CAFile: ca, CertFile: ca, KeyFile: key}
+	for _, test := range []struct {
+		name        string
+		http        remote.Config
+		trusted     []string
+		home, other string // certificates
+	}{
+		{"without one", remote.Config{CAFile: ca}, nil, "0", "0"},
+		{"of its own server", with, nil, "1", "0"},
+		{"of a trusted server", with, []string{other.URL}, "1", "1"},
+	} {
+		s := newSource(t, Options{Document: &openapi.Document{Schemes: schemes, Servers: []openapi.Server{{URL: home.URL}}}, HTTP: test.http, Trusted: test.trusted})
+		x := secured("GET", needs("cert"))
+		if got := said(call(t, s, &Call{Tool: x})); got != test.home+" over HTTP/2.0" {
+			t.Errorf("%s: the API's own server: %s", test.name, got)
 		}
 		x.Operation.Servers = []openapi.Server{{URL: other.URL}}
-		if got := said(call(t, s, &Call{Tool: x})); got != want {
-			t.Errorf("another server, trusted %t: %s", trusted, got)
+		if got := said(call(t, s, &Call{Tool: x})); got != test.other+" over HTTP/2.0" {
+			t.Errorf("%s: another server: %s", test.name, got)
 		}
 	}
 }

@@ -57,16 +57,20 @@ components:
   securitySchemes: {key: {type: apiKey, in: query, name: key}}
 `
 
-// TestDocument reads documents and compares the requests that their tools send.
-func TestDocument(t *testing.T) {
-	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "library.yaml", Data: []byte(library)})
+// toolsOf reads a document.
+func toolsOf(t *testing.T, text string) (*openapi.Document, []*openapi.Tool) {
+	t.Helper()
+	doc, err := openapi.Load(t.Context(), openapi.Source{Location: "api.yaml", Data: []byte(text)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools, warnings := openapi.Tools(doc, openapi.Options{})
-	if len(tools) != 2 {
-		t.Fatalf("%d tools, %v", len(tools), warnings)
-	}
+	tools, _ := openapi.Tools(doc, openapi.Options{})
+	return doc, tools
+}
+
+// TestDocument reads documents and compares the requests that their tools send.
+func TestDocument(t *testing.T) {
+	doc, tools := toolsOf(t, library)
 	s := newSource(t, Options{Document: doc, Variables: map[string]string{"region": "us"}, Credentials: map[string]Credential{"key": {Key: "the-secret"}}})
 	plan := func(i int, args string) string {
 		p, err := s.Plan(&Call{Tool: tools[i], Args: []byte(args)})
@@ -125,7 +129,7 @@ Content-Type: application/json
 
 // Changed names may also be given as in the document.
 func TestTrueNames(t *testing.T) {
-	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "names.yaml", Data: []byte(`
+	doc, tools := toolsOf(t, `
 openapi: 3.0.0
 paths:
   /a/{id}:
@@ -135,11 +139,7 @@ paths:
         - {name: "match[]", in: query, required: true, schema: {type: string}}
         - {name: id, in: query, schema: {type: string}}
       requestBody: {content: {application/json: {schema: {required: ["@type"], additionalProperties: false, properties: {"@type": {type: string}, in: {additionalProperties: false, properties: {"a b": {type: integer}}}}}}}}
-`)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tools, _ := openapi.Tools(doc, openapi.Options{})
+`)
 	s := newSource(t, Options{Document: doc, BaseURL: "http://localhost"})
 	const want = "/a/1?match%5B%5D=up " + `{"@type":"x","in":{"a b":2}}`
 	for _, test := range []struct{ name, args, want, refused string }{
@@ -191,11 +191,7 @@ components:
 
 // If both types are possible, it is JSON unless the call has a file.
 func TestJSONWithoutFiles(t *testing.T) {
-	doc, err := openapi.Load(context.Background(), openapi.Source{Location: "messages.yaml", Data: []byte(messages)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tools, _ := openapi.Tools(doc, openapi.Options{})
+	doc, tools := toolsOf(t, messages)
 	flat, _ := openapi.Tools(doc, openapi.Options{FlattenBody: true})
 	s := newSource(t, Options{Document: doc, BaseURL: "http://localhost"})
 	const multi = "multipart/form-data"

@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"cmp"
 	"net/http"
 	"strings"
 	"testing"
@@ -35,25 +36,21 @@ func TestToldHeaders(t *testing.T) {
 		body      string
 		responses []openapi.Response
 		want      string
+		method    string // GET if empty
 	}{
-		{"declared", 200, with(), "application/json", `{}`, declared, "{}\n---\nHeaders of the answer:\nEtag: \"v1\"\nX-Total-Count: 120"},
-		{"of a range", 201, with(), "text/plain", "done", declared, "done\n---\nHeaders of the answer:\nX-Job: 7\nX-Job: ***"},
-		{"not declared", 200, with(), "application/json", `{}`, nil, "{}"},
-		{"next page", 200, with("Link", `<https://api/x?page=2>; rel="next"`), "application/json", `[]`, nil, "[]\n---\nHeaders of the answer:\nLink: <https://api/x?page=2>; rel=\"next\""},
-		{"no next page", 200, with("Link", `</style.css>; rel=preload`), "application/json", `[]`, nil, "[]"},
-		{"accepted", 202, http.Header{"Operation-Location": {"https://api/operations/7"}, "Retry-After": {"5"}, "Set-Cookie": {"a=b"}}, "", "", nil, "202 Accepted\nOperation-Location: https://api/operations/7\nRetry-After: 5"},
-		{"nothing", 204, http.Header{"Location": {"/x"}}, "", "", declared, "204 No Content\nLocation: /x"},
+		{"declared", 200, with(), "application/json", `{}`, declared, "{}\n---\nHeaders of the answer:\nEtag: \"v1\"\nX-Total-Count: 120", ""},
+		{"of a range", 201, with(), "text/plain", "done", declared, "done\n---\nHeaders of the answer:\nX-Job: 7\nX-Job: ***", ""},
+		{"not declared", 200, with(), "application/json", `{}`, nil, "{}", ""},
+		{"next page", 200, with("Link", `<https://api/x?page=2>; rel="next"`), "application/json", `[]`, nil, "[]\n---\nHeaders of the answer:\nLink: <https://api/x?page=2>; rel=\"next\"", ""},
+		{"no next page", 200, with("Link", `</style.css>; rel=preload`), "application/json", `[]`, nil, "[]", ""},
+		{"accepted", 202, http.Header{"Operation-Location": {"https://api/operations/7"}, "Retry-After": {"5"}, "Set-Cookie": {"a=b"}}, "", "", nil, "202 Accepted\nOperation-Location: https://api/operations/7\nRetry-After: 5", ""},
+		{"nothing", 204, http.Header{"Location": {"/x"}}, "", "", declared, "204 No Content\nLocation: /x", ""},
+		{"HEAD", 200, http.Header{"Content-Length": {"12"}, "Etag": {`"x"`}, "X-Secret": {"no"}}, "text/plain", "", nil, "200 OK from HEAD /x\nContent-Type: text/plain\nContent-Length: 12\nEtag: \"x\"", "HEAD"},
 	} {
-		srv := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
-			for name, values := range tc.header {
-				w.Header()[name] = values
-			}
-			w.Header()["Content-Type"] = []string{tc.kind}
-			w.WriteHeader(tc.status)
-			_, _ = w.Write([]byte(tc.body))
-		})
+		tc.header.Set("Content-Type", tc.kind)
+		srv := answeringWith(t, tc.status, tc.header, tc.body)
 		s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Bearer: "the-secret-token"}})
-		x := tool("GET", "/x")
+		x := tool(cmp.Or(tc.method, "GET"), "/x")
 		x.Operation.Responses = tc.responses
 		if got := said(call(t, s, &Call{Tool: x})); got != tc.want {
 			t.Errorf("%s: got %q, want %q", tc.name, got, tc.want)
@@ -83,13 +80,7 @@ func TestToldSecretAtCut(t *testing.T) {
 		{"a problem", "GET", 500, http.Header{"Content-Type": {"application/json"}}, `{"title":"` + strings.Replace(at(maxFault), "secret", `s\u0065cret`, 1) + `"}`},
 		{"another fault", "GET", 500, http.Header{"Content-Type": {"application/json"}}, `{"x":"` + at(maxFault-len(`{"x":"`)) + `"}`},
 	} {
-		srv := newRecorder(t, func(w http.ResponseWriter, _ *http.Request) {
-			for name, values := range tc.header {
-				w.Header()[name] = values
-			}
-			w.WriteHeader(tc.status)
-			_, _ = w.Write([]byte(tc.body))
-		})
+		srv := answeringWith(t, tc.status, tc.header, tc.body)
 		s := newSource(t, Options{BaseURL: srv.URL, Default: &Credential{Bearer: secret}})
 		got := said(call(t, s, &Call{Tool: tool(tc.method, "/x")}))
 		if !strings.Contains(got, "x***") || strings.Contains(got, "the-se") || !strings.Contains(got, "bytes in all") {

@@ -71,26 +71,6 @@ func TestClientIssuer(t *testing.T) {
 			t.Errorf("the API has %v", all)
 		}
 	}
-	for want, c := range map[string]Credential{
-		"key_file replaces secret":                        {Client: &Client{ID: "a", Secret: "b", KeyFile: file, Issuer: i.URL}},
-		"id is missing":                                   {Client: &Client{Secret: "b", Issuer: i.URL}},
-		"secret is missing":                               {Client: &Client{ID: "a", Issuer: i.URL}},
-		"issuer must be https":                            {Client: &Client{ID: "a", Secret: "b", Issuer: "http://idp.example.com"}},
-		"redirect_uri needs login: true":                  {Client: &Client{ID: "a", Secret: "b", Issuer: i.URL, RedirectURI: "http://localhost/"}},
-		"set issuer or token_url":                         {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Scopes: []string{"c"}}},
-		"never to one of a document":                      {Exchange: oauth.ExchangeOnBehalfOf, Client: &Client{ID: "a", KeyFile: file, Scopes: []string{"c"}}},
-		"scopes are missing: exchange without a resource": {Exchange: oauth.ExchangeStandard, Client: &Client{ID: "a", Secret: "b", Issuer: i.URL}},
-		"token_url has no effect with login":              {Login: true, Client: &Client{ID: "a", TokenURL: i.URL}},
-	} {
-		named := &openapi.SecurityScheme{Name: "o", Type: "oauth2", Flows: []openapi.Flow{{Kind: "clientCredentials", TokenURL: srv.URL + "/token"}}}
-		s, err := New(Options{BaseURL: srv.URL, Default: &c, Document: &openapi.Document{Schemes: []*openapi.SecurityScheme{named}}})
-		if err == nil {
-			s.Close()
-		}
-		if err == nil || !contains(err.Error(), want) {
-			t.Errorf("%v, want %s", err, want)
-		}
-	}
 	for name, c := range map[string]Client{"issuer": {ID: "a", Secret: "b", Issuer: i.URL, Scopes: []string{"c"}}, "token_url": {ID: "a", Secret: "b", TokenURL: i.URL + "/token", Resource: "https://a.example/"}} {
 		if err := (&Credential{Exchange: oauth.ExchangeStandard, Client: &c}).CheckTokens(); err != nil {
 			t.Errorf("exchange with %s: %v", name, err)

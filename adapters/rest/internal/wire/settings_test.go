@@ -129,10 +129,7 @@ func TestSettingsTimeout(t *testing.T) {
 			{time.Minute, 0, 0, time.Minute}, {time.Minute, 0, time.Hour, time.Hour}, {time.Minute, 0, time.Second, time.Second},
 			{time.Minute, 2 * time.Minute, time.Hour, 2 * time.Minute}, {time.Minute, 2 * time.Minute, time.Second, time.Second}, {time.Minute, time.Second, 0, time.Second},
 		} {
-			s, _ := scripted(t, Options{Timeout: test.source, MaxTimeout: test.most, Attempts: 1}, func(r *http.Request) (*http.Response, error) {
-				<-r.Context().Done()
-				return nil, r.Context().Err()
-			})
+			s, _ := scripted(t, Options{Timeout: test.source, MaxTimeout: test.most, Attempts: 1}, hang)
 			began := time.Now()
 			got := call(t, s, &Call{Tool: tool("GET", "/x"), Settings: Settings{Timeout: test.own}})
 			if took := time.Since(began); took != test.want || !strings.Contains(said(got), "did not answer in time ("+test.want.String()+")") {

@@ -1,12 +1,10 @@
 package openapi
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 )
 
 // largest is the usual number of things in large.
@@ -55,21 +53,6 @@ func large(things int) []byte {
 	return []byte(b.String())
 }
 
-func BenchmarkLarge(b *testing.B) {
-	src := large(largest)
-	b.SetBytes(int64(len(src)))
-	b.ReportAllocs()
-	for b.Loop() {
-		doc, err := Load(b.Context(), Source{Location: "large.json", Data: src})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if tools, _ := Tools(doc, Options{}); len(tools) != 2900 {
-			b.Fatalf("%d tools", len(tools))
-		}
-	}
-}
-
 // tangled makes a document whose entities all refer to each other; with 100 of them it has about
 // 600 KB. Most operations exceed a tool's budget, member names must be changed, and many operations
 // have the same answers.
@@ -111,30 +94,6 @@ func tangled(entities int) []byte {
 	}
 	b.WriteString(`, "org.example.base": {"type": "object", "required": ["@odata.type"], "properties": {"id": {"type": "string"}, "@odata.type": {"type": "string"}}}}}}`)
 	return []byte(b.String())
-}
-
-// BenchmarkTangled measures making the tools of a document, relative to json.Valid.
-func BenchmarkTangled(b *testing.B) {
-	src := tangled(100)
-	begin := time.Now()
-	for range 5 {
-		if !json.Valid(src) {
-			b.Fatal("not JSON")
-		}
-	}
-	valid := time.Since(begin) / 5
-	b.SetBytes(int64(len(src)))
-	b.ReportAllocs()
-	for b.Loop() {
-		doc, err := Load(b.Context(), Source{Location: "tangled.json", Data: src})
-		if err != nil {
-			b.Fatal(err)
-		}
-		if tools, _ := Tools(doc, Options{}); len(tools) != 600 {
-			b.Fatalf("%d tools", len(tools))
-		}
-	}
-	b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(valid), "×valid")
 }
 
 // TestSharedAnswers: operations with the same answer share one schema.

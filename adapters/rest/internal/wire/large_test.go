@@ -1,14 +1,11 @@
 package wire
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mcp-bridge/bridge/adapters/rest/internal/openapi"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
@@ -36,36 +33,6 @@ func benchTool() *openapi.Tool {
 	t.InputSchema = []byte(`{"type":"object","properties":{"c":{"type":"string"},"limit":{"type":"integer","minimum":1},"tags":{"type":"array","items":{"enum":["a","b"]}}},"required":["c"],"additionalProperties":false}`)
 	t.OutputSchema = []byte(`{"type":"object","properties":{"id":{"type":["integer","null"]},"name":{"type":["string","null"]}}}`)
 	return t
-}
-
-// BenchmarkCall measures a call without its network.
-func BenchmarkCall(b *testing.B) {
-	s := newSource(b, Options{BaseURL: "http://api.example.com", Default: &Credential{Bearer: "the-secret-token"}})
-	s.http = answerer(`{"id":7,"name":"Rex","tags":["a","b"],"owner":{"name":"Ann","address":{"street":"Main","no":12}}}`)
-	c := &Call{Tool: benchTool(), Args: []byte(`{"c":"a b","limit":5,"tags":["a","b"]}`)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Call(context.Background(), c); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-// BenchmarkCallHTTP measures a call to a server on this machine, the server included.
-func BenchmarkCallHTTP(b *testing.B) {
-	srv := newRecorder(b, nil)
-	srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write([]byte(`{"id":7,"name":"Rex"}`))
-	})
-	s := newSource(b, Options{BaseURL: srv.URL})
-	c := &Call{Tool: benchTool(), Args: []byte(`{"c":"a b","limit":5,"tags":["a","b"]}`)}
-	b.ReportAllocs()
-	for b.Loop() {
-		if _, err := s.Call(context.Background(), c); err != nil {
-			b.Fatal(err)
-		}
-	}
 }
 
 // largeText and largeList are answers of about 1 MB: one text, and an array of
@@ -138,32 +105,6 @@ func largeCall(b testing.TB, tc large) (*Source, *Call) {
 		t.OutputSchema, t.Wrapped = []byte(tc.schema), tc.schema == listSchema
 	}
 	return s, &Call{Tool: t, Args: []byte(tc.args)}
-}
-
-// BenchmarkLarge measures the time of a call relative to json.Valid, and its allocations relative
-// to the body. There is no network.
-func BenchmarkLarge(b *testing.B) {
-	for _, tc := range largeCalls() {
-		b.Run(tc.name, func(b *testing.B) {
-			s, c := largeCall(b, tc)
-			body := []byte(tc.args + tc.answer)
-			if tc.args == "" {
-				body = []byte(tc.answer)
-			}
-			begin := time.Now()
-			for range 5 {
-				json.Valid(body)
-			}
-			valid := time.Since(begin) / 5
-			b.ReportAllocs()
-			for b.Loop() {
-				if r, err := s.Call(context.Background(), c); err != nil || strings.Contains(string(r[:min(len(r), 500)]), "isError") {
-					b.Fatalf("%.500s %v", r, err)
-				}
-			}
-			b.ReportMetric(float64(b.Elapsed())/float64(b.N)/float64(valid), "×valid")
-		})
-	}
 }
 
 // TestLargeAllocations bounds the allocations of a call with a large body, and so its peak.
