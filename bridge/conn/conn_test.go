@@ -20,6 +20,7 @@ import (
 type wireOf struct {
 	mu    sync.Mutex // guards lines
 	lines []string
+	name  string // of the last message
 	fail  error
 }
 
@@ -28,6 +29,7 @@ func (w *wireOf) Send(_ context.Context, o Outgoing) error {
 	defer line.Free()
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.name = o.Name
 	if w.fail != nil {
 		return w.fail
 	}
@@ -563,6 +565,17 @@ func TestQueue(t *testing.T) {
 		}
 		if err := send(t.Context(), 1); err == nil || err.Error() != "for senders" {
 			t.Errorf("Send to a stopped queue = %v", err)
+		}
+
+		q = NewQueue(100, nil)
+		if err := send(t.Context(), 150); err != nil {
+			t.Fatal(err)
+		}
+		go func() { waited <- send(t.Context(), 20) }()
+		synctest.Wait()
+		q.Stop(end, end)
+		if err := <-waited; !errors.Is(err, end) {
+			t.Errorf("Send that waited for a queue that stopped = %v", err)
 		}
 	})
 }

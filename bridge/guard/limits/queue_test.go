@@ -81,6 +81,23 @@ func TestTimedOut(t *testing.T) {
 	}
 }
 
+// A call that leaves as it gets the place of another gives the place back.
+func TestLeapt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newCrowd(Options{Calls: 1, Queue: 1})
+		first, second := c.send("one", "first"), c.send("two", "second")
+		second.leap()
+		c.g.mu.Lock()
+		c.g.vacate(&first.p)
+		c.g.uncount(&first.p)
+		c.g.mu.Unlock()
+		if <-second.done; !errors.Is(second.err, context.Canceled) {
+			t.Errorf("it left: %v", second.err)
+		}
+		c.empty(t)
+	})
+}
+
 // What is refused, when, and in which words.
 func TestQueueRefusals(t *testing.T) {
 	for _, test := range []struct {

@@ -33,3 +33,15 @@ func TestGrepIsBounded(t *testing.T) {
 		t.Errorf("little work: %q, %t", text, failed)
 	}
 }
+
+// A line as long as a piece stays whole, and arrays are indented as objects are.
+func TestLines(t *testing.T) {
+	if got := strings.Join(pieces("abc\nabcd", 3), "|"); got != "abc|abc|d" {
+		t.Errorf("pieces: %s", got)
+	}
+	for text, want := range map[string]string{`[1]`: "[\n 1\n]", `{"a":1}`: "{\n \"a\": 1\n}", `1`: `1`} {
+		if got := indented(text); got != want {
+			t.Errorf("indented(%s) = %s", text, got)
+		}
+	}
+}
