@@ -68,14 +68,8 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 	if set != nil {
 		set(&o[0])
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	r := &rigToken{t: t, v: New(o, slog.New(slog.DiscardHandler)), issuers: asked.issuers, asked: asked}
-	var wg sync.WaitGroup
-	wg.Go(func() { r.v.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(t, r.v.Run)
 	return r
 }
 
@@ -462,13 +456,7 @@ func TestKnownBounded(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	i := authtest.New(f, "https://one.example.com")
 	v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { v.Run(ctx) })
-	f.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(f, v.Run)
 	good := i.Token(here)
 	f.Add(good)
 	f.Add(`eyJhbGciOiJub25lIn0.e30.`)
@@ -487,18 +475,16 @@ func BenchmarkVerify(b *testing.B) {
 		i := authtest.New(b, "https://one.example.com")
 		i.Set(authtest.NewKey(b, "k", alg))
 		v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(context.Background())
-		var wg sync.WaitGroup
-		wg.Go(func() { v.Run(ctx) })
+		authtest.Run(b, v.Run)
 		raw := i.Token(here, claims{"groups": []string{"eng", "ops", "all"}, "scope": "mcp:use files:read", "name": strings.Repeat("x", 300)})
 		sum := sha256.Sum256([]byte(raw))
-		if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+		if _, err := v.Verify(b.Context(), raw, sum, files); err != nil {
 			b.Fatal(err)
 		}
 		b.Run(alg+"/known", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+				if _, err := v.Verify(b.Context(), raw, sum, files); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -506,13 +492,11 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(alg+"/new", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.verify(ctx, raw, sum, nil); err != nil {
+				if _, err := v.verify(b.Context(), raw, sum, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-		cancel()
-		wg.Wait()
 	}
 }
 

@@ -203,16 +203,7 @@ func newRig(t *testing.T, i *idp, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.check = token.New([]token.Issuer{{URL: provider, Transport: i, Front: r.Tokens(), Implies: map[string][]string{"files:write": {"files:read"}}}}, log)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.check.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	authtest.Run(t, r.check.Run)
 	return r
 }
 
