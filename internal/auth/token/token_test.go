@@ -89,6 +89,14 @@ func (r *rigToken) check(raw string) (*Token, Result) {
 	return nil, e.Result
 }
 
+// checks compares the result for a token.
+func (r *rigToken) checks(what, raw string, want Result) {
+	r.t.Helper()
+	if _, res := r.check(raw); res != want {
+		r.t.Errorf("%s: %s, want %s", what, res, want)
+	}
+}
+
 // hs256 signs with a secret.
 func hs256(t testing.TB, header, body any, secret []byte) string {
 	signing := authtest.Encode(t, header) + "." + authtest.Encode(t, body)
@@ -268,15 +276,9 @@ func TestRefused(t *testing.T) {
 	t.Run("N-08 HS256 that is listed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, func(i *Issuer) { i.Algorithms = []string{"HS256", "none", "ES256"} }, prepare)
-			if _, got := r.check(hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text)); got != Signature {
-				t.Errorf("HS256: %s", got)
-			}
-			if _, got := r.check(r.issuers[0].Token(id)); got != OK {
-				t.Errorf("ES256: %s", got)
-			}
-			if _, got := r.check(rsaKey.Sign(t, nil, r.issuers[0].Claims(id))); got != Signature {
-				t.Errorf("RS256, which is not listed: %s", got)
-			}
+			r.checks("HS256", hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text), Signature)
+			r.checks("ES256", r.issuers[0].Token(id), OK)
+			r.checks("RS256, which is not listed", rsaKey.Sign(t, nil, r.issuers[0].Claims(id)), Signature)
 		})
 	})
 	t.Run("settings", func(t *testing.T) {
@@ -290,17 +292,13 @@ func TestRefused(t *testing.T) {
 			if res != OK || strings.Join(got.Scopes, " ") != "admin read write" || got.Subject != "app" || !got.Machine || got.Client != "app" {
 				t.Errorf("%s: %+v", res, got)
 			}
-			if _, res := r.check(i.Token("mcp")); res != Audience {
-				t.Errorf("another audience: %s", res)
-			}
+			r.checks("another audience", i.Token("mcp"), Audience)
 			// N-36: the same subject of another issuer is somebody else.
 			other, res := r.check(r.issuers[1].Token(id))
 			if res != OK || other.Issuer != r.issuers[1].URL {
 				t.Errorf("of the second issuer: %s, %+v", res, other)
 			}
-			if _, res := r.check(r.issuers[1].Token("mcp-bridge")); res != Audience {
-				t.Errorf("the second issuer with the audience of the first: %s", res)
-			}
+			r.checks("the second issuer with the audience of the first", r.issuers[1].Token("mcp-bridge"), Audience)
 		})
 	})
 }
@@ -310,9 +308,7 @@ func TestNotFetchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
 		i := r.issuers[0]
-		if _, res := r.check(i.Token(here)); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", i.Token(here), OK)
 		before, other := i.Asked("/realms/a/jwks"), authtest.NewKey(t, "other", "ES256")
 		show := func(header, change claims) Result {
 			_, res := r.check(other.Sign(t, header, i.Claims(here, change)))
@@ -386,23 +382,15 @@ func TestKnown(t *testing.T) {
 			t.Error("it counts at another server")
 		}
 		time.Sleep(10*time.Minute + 31*time.Second)
-		if _, res := r.check(raw); res != Expired {
-			t.Errorf("after its end: %s", res)
-		}
+		r.checks("after its end", raw, Expired)
 
 		// N-40: the tokens of a withdrawn key end.
 		raw = i.Token(here)
-		if _, res := r.check(raw); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", raw, OK)
 		i.Set(authtest.NewKey(t, "k2", "ES256"))
 		time.Sleep(6 * time.Minute)
-		if _, res := r.check(raw); res != Signature {
-			t.Errorf("after its key: %s", res)
-		}
-		if _, res := r.check(i.Token(here)); res != OK {
-			t.Errorf("by the new key: %s", res)
-		}
+		r.checks("after its key", raw, Signature)
+		r.checks("by the new key", i.Token(here), OK)
 	})
 }
 
@@ -435,9 +423,7 @@ func TestSameID(t *testing.T) {
 				}
 			}
 		}
-		if _, res := r.check(authtest.NewKey(t, "k", "ES256").Sign(t, nil, r.issuers[0].Claims(here))); res != Signature {
-			t.Errorf("a third key of that id: %s", res)
-		}
+		r.checks("a third key of that id", authtest.NewKey(t, "k", "ES256").Sign(t, nil, r.issuers[0].Claims(here)), Signature)
 	})
 }
 
