@@ -60,9 +60,7 @@ func TestReload(t *testing.T) {
 	}
 	config := file(t, "bridge.yaml", "")
 	write := func(text string) {
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, config, text)
 	}
 	const key = "0123456789abcdef-ops"
 	t.Setenv("OPS_KEY", key)

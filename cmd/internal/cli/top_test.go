@@ -193,10 +193,7 @@ func TestTopAgain(t *testing.T) {
 		io.WriteString(w, topFixture[name])
 	}))
 	defer s.Close()
-	code, stdout, stderr := in(t, "top", s.URL, "--every", "100ms")
-	if code != exit.Failure || !strings.Contains(stderr, "--token-env") {
-		t.Errorf("code %d, stderr %q", code, stderr)
-	}
+	stdout := says(t, exit.Failure, "*", "--token-env", "top", s.URL, "--every", "100ms")
 	if strings.Count(stdout, "servers failing: tickets") != 2 || strings.Count(stdout, "\nfiles ") != 3 || !strings.Contains(stdout, "\n"+s.URL+" answers with status 502\n2 sessions") {
 		t.Errorf("top shows\n%s", stdout)
 	}
