@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,8 +13,6 @@ import (
 	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 )
 
 // metricStub is a collector of metrics that keeps the last values that it gets.
@@ -200,15 +196,9 @@ func TestMetersRefused(t *testing.T) {
 		{"OTEL_METRIC_EXPORT_INTERVAL=1m", `OTEL_METRIC_EXPORT_INTERVAL is "1m": must be a positive number of milliseconds`},
 		{"OTEL_RESOURCE_ATTRIBUTES=secret", "OTEL_RESOURCE_ATTRIBUTES"},
 	} {
-		t.Run(test.env, func(t *testing.T) {
-			name, value, _ := strings.Cut(test.env, "=")
-			env := map[string]string{"OTEL_METRICS_EXPORTER": "otlp"}
-			env[name] = value
-			quietly(t, env)
-			_, _, err := newMeters(context.Background(), slog.New(slog.DiscardHandler))
-			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
+		refusesEnvironment(t, "OTEL_METRICS_EXPORTER=otlp "+test.env, test.want, func() error {
+			_, _, err := newMeters(t.Context(), slog.New(slog.DiscardHandler))
+			return err
 		})
 	}
 }

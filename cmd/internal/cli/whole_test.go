@@ -70,10 +70,7 @@ func TestWholeRuns(t *testing.T) {
 		{"binary content", []string{"resources", "demo://resource/dynamic/blob/1"}, 0, "Resource 1: This is a blob", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := in(t, append(test.args, "--", program, "stdio")...)
-			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
-				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
-			}
+			says(t, test.code, test.stdout, test.stderr, append(test.args, "--", program, "stdio")...)
 		})
 	}
 	// A name in a file brings the file's filters.
