@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -453,15 +452,7 @@ func TestServeOutput(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			r, w := io.Pipe()
-			var log bytes.Buffer // read after the end only
-			ended := make(chan int, 1)
-			go func() {
-				code := run(ctx, test.args, w, &log)
-				w.Close()
-				ended <- code
-			}()
-			out := bufio.NewReader(r)
+			k := start(ctx, t, test.args...)
 			var text strings.Builder
 			pasted := test.args[0] == "run" // serve shows it on a terminal
 			end := "\nconsole: "
@@ -469,10 +460,10 @@ func TestServeOutput(t *testing.T) {
 				end = "\n}\n"
 			}
 			for !strings.Contains(text.String(), end) {
-				line, err := out.ReadString('\n')
+				line, err := k.out.ReadString('\n')
 				text.WriteString(line)
 				if err != nil {
-					t.Fatalf("stdout ended early: %q; stderr: %s", text.String(), log.String())
+					t.Fatalf("stdout ended early: %q", text.String())
 				}
 			}
 			stdout := text.String()
@@ -510,15 +501,15 @@ func TestServeOutput(t *testing.T) {
 			}
 
 			stop()
-			rest, err := io.ReadAll(out)
-			if code := <-ended; code != 0 {
-				t.Errorf("exit code %d, want 0; stderr: %s", code, log.String())
+			rest, err := io.ReadAll(k.out)
+			if code := <-k.ended; code != 0 {
+				t.Errorf("exit code %d, want 0; stderr: %s", code, &k.log)
 			}
 			if err != nil || len(rest) > 0 {
 				t.Errorf("stdout goes on with %q (error %v), want nothing", rest, err)
 			}
 			warned := false
-			for line := range strings.Lines(log.String()) {
+			for line := range strings.Lines(k.log.String()) {
 				var entry struct{ Level, Msg string }
 				if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Level == "" {
 					t.Errorf("stderr has %q, want lines of the log only", line)
@@ -526,7 +517,7 @@ func TestServeOutput(t *testing.T) {
 				warned = warned || entry.Level == "WARN" && strings.Contains(entry.Msg, missingProgram)
 			}
 			if !warned && test.name != "run" {
-				t.Errorf("stderr = %q, want a warning about %s", log.String(), missingProgram)
+				t.Errorf("stderr = %q, want a warning about %s", k.log.String(), missingProgram)
 			}
 		})
 	}

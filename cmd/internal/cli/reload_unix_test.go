@@ -3,9 +3,7 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -19,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/porttest"
 )
@@ -51,19 +48,9 @@ func TestReload(t *testing.T) {
 	manager := listenManager(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out, stdout := io.Pipe()
-	log := &adaptertest.Log{}
-	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"serve", config, "--listen", "127.0.0.1:0", "--json"}, stdout, log) }()
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("%v: %s", err, log)
-	}
-	var said struct{ Listen string }
-	if err := json.Unmarshal(line, &said); err != nil {
-		t.Fatal(err)
-	}
-	at := "http://" + said.Listen
+	k := start(ctx, t, "serve", config, "--listen", "127.0.0.1:0", "--json")
+	listens := k.listens()
+	at := "http://" + listens
 	ready := func() string {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", at+"/readyz", nil)
 		if err != nil {
@@ -78,7 +65,7 @@ func TestReload(t *testing.T) {
 		b, _ := io.ReadAll(a.Body)
 		return string(b)
 	}
-	if got := manager(); !strings.Contains(got, "READY=1\nSTATUS=serving 1 server on "+said.Listen) {
+	if got := manager(); !strings.Contains(got, "READY=1\nSTATUS=serving 1 server on "+listens) {
 		t.Errorf("the service manager was told %q", got)
 	}
 
@@ -97,7 +84,7 @@ func TestReload(t *testing.T) {
 	if !strings.Contains(ready(), `"two"`) {
 		t.Errorf("what was added is not there: %s", ready())
 	}
-	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1\nSTATUS=serving 2 servers on "+said.Listen) {
+	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1\nSTATUS=serving 2 servers on "+listens) {
 		t.Errorf("the service manager was told %q, then %q", a, b)
 	}
 	says(t, 0, "nothing has changed\n", "", "reload", at, "--token-env", "OPS_KEY")
@@ -129,15 +116,15 @@ func TestReload(t *testing.T) {
 	write(text)
 	says(t, 0, "log_level error → info (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
 	stop()
-	if code := <-ended; code != 0 {
-		t.Errorf("exit code %d: %s", code, log)
+	if code := <-k.ended; code != 0 {
+		t.Errorf("exit code %d: %s", code, &k.log)
 	}
-	contains(t, log.String(), "fault of the configuration", "nothing has changed", "configuration reloaded", "need a restart", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`)
+	contains(t, k.log.String(), "fault of the configuration", "nothing has changed", "configuration reloaded", "need a restart", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`)
 	// The log is whole now. The first reload, the one by SIGHUP, and the one with log_level: info are logged.
-	if n := strings.Count(log.String(), "configuration reloaded"); n != 3 {
-		t.Errorf("%d of 4 reloads are logged, want all but the one with log_level: error: %s", n, log)
+	if n := strings.Count(k.log.String(), "configuration reloaded"); n != 3 {
+		t.Errorf("%d of 4 reloads are logged, want all but the one with log_level: error: %s", n, &k.log)
 	}
-	if strings.Contains(log.String(), key) {
+	if strings.Contains(k.log.String(), key) {
 		t.Error("the log has a key")
 	}
 	var told []string

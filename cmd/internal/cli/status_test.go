@@ -1,16 +1,15 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/tidwall/gjson"
 
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/porttest"
@@ -26,27 +25,24 @@ func served(t *testing.T, config string) string {
 func serving(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	out, stdout := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, args, stdout, io.Discard)
-		stdout.Close()
-	}()
+	k := start(ctx, t, args...)
 	t.Cleanup(func() {
 		stop()
-		if code := <-ended; code != 0 {
-			t.Errorf("%q ended with code %d", args, code)
+		if code := <-k.ended; code != 0 {
+			t.Errorf("%q ended with code %d: %s", args, code, &k.log)
 		}
 	})
-	line, err := bufio.NewReader(out).ReadBytes('\n')
+	return k.listens()
+}
+
+// listens returns the address in the line of --json.
+func (t *talk) listens() string {
+	t.t.Helper()
+	line, err := t.out.ReadString('\n')
 	if err != nil {
-		t.Fatal(err)
+		t.t.Fatal(err)
 	}
-	var said struct{ Listen string }
-	if err := json.Unmarshal(line, &said); err != nil {
-		t.Fatal(err)
-	}
-	return said.Listen
+	return gjson.Get(line, "listen").Str
 }
 
 // status says what /readyz does, by a URL and by the file; with and without a key, over
