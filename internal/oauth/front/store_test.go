@@ -470,17 +470,7 @@ func full() (store *hooked, notes, removes *atomic.Bool) {
 func TestFetches(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.1")
-		var mu sync.Mutex
-		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr {
-			mu.Lock()
-			defer mu.Unlock()
-			return from
-		}
-		move := func(to string) {
-			mu.Lock()
-			defer mu.Unlock()
-			from = netip.MustParseAddr(to)
-		}
+		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr { return from }
 		release := make(chan struct{})
 		wait := func(w http.ResponseWriter, _ *http.Request) {
 			<-release
@@ -494,49 +484,45 @@ func TestFetches(t *testing.T) {
 			oauthtest.JSON(w, 200, map[string]any{"client_id": good, "redirect_uris": []string{back}})
 		}))
 		var wg sync.WaitGroup
-		fetch := func(id string) (text func() string) {
-			var got string
-			done := make(chan struct{})
+		fetch := func(id string) string {
+			got := make(chan string, 1)
 			wg.Go(func() {
-				defer close(done)
 				a := r.do("GET", "/authorize?"+ask(id).Encode(), nil)
-				got = fmt.Sprint(a.Code, a.Body)
+				got <- fmt.Sprint(a.Code, a.Body)
 			})
 			synctest.Wait()
-			return func() string {
-				select {
-				case <-done:
-					return got
-				default:
-					return "under way"
-				}
+			select {
+			case text := <-got:
+				return text
+			default:
+				return "under way"
 			}
 		}
 		for i, host := range []string{"slow", "slow"} {
-			move(fmt.Sprintf("192.0.2.%d", 10+i))
-			if got := fetch(fmt.Sprintf("https://%s.example.com/%d", host, i))(); got != "under way" {
+			from = netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 10+i))
+			if got := fetch(fmt.Sprintf("https://%s.example.com/%d", host, i)); got != "under way" {
 				t.Fatal(got)
 			}
 		}
-		move("192.0.2.20")
-		if got := fetch("https://slow.example.com/3")(); !strings.Contains(got, "too many") {
+		from = netip.MustParseAddr("192.0.2.20")
+		if got := fetch("https://slow.example.com/3"); !strings.Contains(got, "too many") {
 			t.Errorf("a third of one site: %s", got)
 		}
 		for _, host := range []string{"a", "b"} {
-			if got := fetch("https://" + host + ".example.com/1")(); got != "under way" {
+			if got := fetch("https://" + host + ".example.com/1"); got != "under way" {
 				t.Fatal(got)
 			}
 		}
-		if got := fetch("https://c.example.com/1")(); !strings.Contains(got, "too many") {
+		if got := fetch("https://c.example.com/1"); !strings.Contains(got, "too many") {
 			t.Errorf("a third for one address: %s", got)
 		}
-		move("192.0.2.30")
-		if got := fetch(good)(); !strings.HasPrefix(got, "200") {
+		from = netip.MustParseAddr("192.0.2.30")
+		if got := fetch(good); !strings.HasPrefix(got, "200") {
 			t.Errorf("another address: %s", got)
 		}
 		close(release)
 		wg.Wait()
-		if got := fetch("https://c.example.com/2")(); strings.Contains(got, "too many") {
+		if got := fetch("https://c.example.com/2"); strings.Contains(got, "too many") {
 			t.Errorf("when they have ended: %s", got)
 		}
 	})
