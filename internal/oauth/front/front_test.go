@@ -769,27 +769,29 @@ func TestCodes(t *testing.T) {
 	})
 }
 
-// A code that is used a second time just after it was marked ends the login, too.
+// A code that is used a second time just before or after it was marked ends the login, too.
 func TestCodeTwice(t *testing.T) {
-	store := &hooked{Memory: NewMemory(), after: true}
-	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
-		id := r.join(back)
-		code := r.browser().signIn(ask(id)).Get("code")
-		second := ""
-		store.on = func(call, key string, _ []byte) error {
-			if call == "Swap" && strings.HasPrefix(key, "code:") {
-				store.on = nil
-				_, _, second = r.tokens(form(id, code))
+	for _, after := range []bool{false, true} {
+		store := &hooked{Memory: NewMemory(), after: after}
+		fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+			id := r.join(back)
+			code := r.browser().signIn(ask(id)).Get("code")
+			var access, refresh, second string
+			store.on = func(call, key string, _ []byte) error {
+				if call == "Swap" && strings.HasPrefix(key, "code:") {
+					store.on = nil
+					access, refresh, second = r.tokens(form(id, code))
+				}
+				return nil
 			}
-			return nil
-		}
-		access, refresh, fault := r.tokens(form(id, code))
-		if fault != "" || second != "invalid_grant" {
-			t.Fatalf("the first got %q, the second %q", fault, second)
-		}
-		r.counts("the token goes on", access, false)
-		r.faults("and is renewed", again(id, refresh), "invalid_grant")
-	})
+			a, next, first := r.tokens(form(id, code))
+			if first+second != "invalid_grant" || (first == "") != after {
+				t.Fatalf("after it was marked %t: the first got %q, the second %q", after, first, second)
+			}
+			r.counts("of a code that was used twice", access+a, false)
+			r.faults("its refresh token", again(id, refresh+next), "invalid_grant")
+		})
+	}
 }
 
 // N-76, N-77 and I-105: nobody can bypass the consent page, with another page or another browser.
