@@ -9,6 +9,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,52 @@ func write(t *testing.T, dir, name, text string, mode os.FileMode) string {
 		t.Fatal(err)
 	}
 	return path
+}
+
+// parsed returns the configuration of a text.
+func parsed(t *testing.T, text string, env func(string) (string, bool)) *Config {
+	t.Helper()
+	c, err := Parse("bridge.yaml", []byte(text), env)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// loaded returns the configuration of a file.
+func loaded(t *testing.T, path string, env func(string) (string, bool)) *Config {
+	t.Helper()
+	c, err := Load(path, env)
+	if err != nil {
+		t.Fatalf("%s: %v", path, err)
+	}
+	return c
+}
+
+// filesOf returns the files of testdata that match the pattern.
+func filesOf(t testing.TB, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(pattern)
+	if err != nil || len(files) < 20 {
+		t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+	}
+	return slices.DeleteFunc(files, func(f string) bool { return strings.HasSuffix(f, ".want") })
+}
+
+// refused returns the faults of a configuration, of which some must begin so.
+func refused(t *testing.T, c *Config, wants ...string) []string {
+	t.Helper()
+	err := c.Validate()
+	if err == nil {
+		t.Fatal("Validate() = nil")
+	}
+	lines := strings.Split(err.Error(), "\n")
+	for _, want := range wants {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, want) }) {
+			t.Errorf("Validate() = %v\nwant a line that begins with %s", err, want)
+		}
+	}
+	return lines
 }
 
 // pair creates a certificate with that end, and its key.
@@ -101,10 +148,7 @@ func TestAccessFiles(t *testing.T) {
 		}
 	}
 	path := write(t, dir, "bridge.yaml", "tls: { cert_file: good.pem, key_file: good-key.pem }\naccess:\n  - { name: a, token_file: good.key }\naccess_log: { to: calls.jsonl }\n"+rest, 0o600)
-	c, err := Load(path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := loaded(t, path, nil)
 	if c.TLS.CertFile != filepath.Join(dir, "good.pem") || c.TLS.KeyFile != filepath.Join(dir, "good-key.pem") ||
 		c.Access[0].TokenFile != filepath.Join(dir, "good.key") || c.AccessLog.To != filepath.Join(dir, "calls.jsonl") {
 		t.Errorf("the paths are %+v, %q and %q: they do not count from the file's folder", c.TLS, c.Access[0].TokenFile, c.AccessLog.To)

@@ -156,9 +156,7 @@ func TestDiff(t *testing.T) {
 		was, now := two(), two()
 		tc.change(now)
 		tested[tc.key] = true
-		if got := lines(Diff(was, now)); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.key, got, tc.want)
-		}
+		differ(t, tc.key, was, now, tc.want)
 		running := Running(was, now, Diff(was, now))
 		for _, c := range Diff(running, now) {
 			if c.Effect != EffectRestart {
@@ -194,6 +192,13 @@ func lines(changes []Change) string {
 	return strings.Join(all, "\n")
 }
 
+func differ(t *testing.T, what string, was, now *Config, want string) {
+	t.Helper()
+	if got := lines(Diff(was, now)); got != want {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
 // A live key applies to new sessions only if connections are opened with it, or if it switches on a
 // guard that was off.
 func TestDiffLate(t *testing.T) {
@@ -224,9 +229,7 @@ func TestDiffLate(t *testing.T) {
 		tc.was(&was.Servers[0])
 		tc.was(&now.Servers[0])
 		tc.change(&now.Servers[0])
-		if got := lines(Diff(was, now)); got != tc.want {
-			t.Errorf("%s: %q, want %q", tc.name, got, tc.want)
-		}
+		differ(t, tc.name, was, now, tc.want)
 	}
 }
 
@@ -237,42 +240,30 @@ func asRest(s *Server) { s.Stdio, s.Rest = nil, &rest.Config{} }
 func TestDiffCases(t *testing.T) {
 	was, now := two(), two()
 	was.TLS, now.TLS = TLS{"a", "b"}, TLS{"a", "c"}
-	if got := lines(Diff(was, now)); got != "tls.key_file (live)" {
-		t.Errorf("another certificate: %s", got)
-	}
+	differ(t, "another certificate", was, now, "tls.key_file (live)")
 	was, now = two(), two()
 	was.Access = nil
-	if got := lines(Diff(was, now)); got != "access (restart)" {
-		t.Errorf("the first rules: %s", got)
-	}
+	differ(t, "the first rules", was, now, "access (restart)")
 	if len(Running(was, now, Diff(was, now)).Access) != 0 {
 		t.Error("the first rules count at once")
 	}
 	was, now = two(), two()
 	was.Access = append(was.Access, Access{Name: "staff", Users: Words{"a"}})
 	now.Access = []Access{{Name: "staff", Token: "0123456789abcdef"}, {Name: "dev", Token: "another-long-key"}}
-	if got := lines(Diff(was, now)); got != "access (restart)\naccess.ops there → removed (live)\naccess.dev.token (live)\naccess.dev.servers (live)" {
-		t.Errorf("keys, and a rule for users in the place of which there is a key: %s", got)
-	}
+	differ(t, "keys, and a rule for users in the place of which there is a key", was, now, "access (restart)\naccess.ops there → removed (live)\naccess.dev.token (live)\naccess.dev.servers (live)")
 	if got := Running(was, now, Diff(was, now)).Access; len(got) != 2 || got[0].Name != "staff" || !got[0].users() || got[1].Token != "another-long-key" {
 		t.Errorf("what counts then: %+v", got)
 	}
 	was, now = two(), two()
 	was.Cluster.Redis, now.Cluster.Redis, now.SessionIdle = "redis://a", "redis://a", time.Hour
-	if got := lines(Diff(was, now)); got != "session_idle 30m0s → 1h0m0s (restart)" {
-		t.Errorf("in a cluster: %s", got)
-	}
+	differ(t, "in a cluster", was, now, "session_idle 30m0s → 1h0m0s (restart)")
 	was, now = two(), two()
 	was.Servers[0].Forward = []bridge.Forward{{From: "A", To: "A"}, {From: "B", To: "B"}}
 	now.Servers[0].Forward = was.Servers[0].Forward[1:]
-	if got := lines(Diff(was, now)); got != "servers.one.forward (renew)" {
-		t.Errorf("a header that is not passed on any more: %s", got)
-	}
+	differ(t, "a header that is not passed on any more", was, now, "servers.one.forward (renew)")
 	was, now = two(), two()
 	was.Servers[0].Adapter, now.Servers[0].Adapter = program{1}, program{1}
-	if got := Diff(was, now); len(got) > 0 {
-		t.Errorf("the same part of a program: %s", lines(got))
-	}
+	differ(t, "the same part of a program", was, now, "")
 }
 
 // A value from the environment is shown as its reference.
@@ -287,56 +278,28 @@ func TestDiffSecrets(t *testing.T) {
 		}
 		return c
 	}
-	got := lines(Diff(read("40001"), read("40002")))
-	if got != "listen 127.0.0.1:${PORT} → 127.0.0.1:${PORT} (restart)\nservers.one.stdio.env (renew)" {
-		t.Errorf("changes: %s", got)
-	}
+	differ(t, "values", read("40001"), read("40002"), "listen 127.0.0.1:${PORT} → 127.0.0.1:${PORT} (restart)\nservers.one.stdio.env (renew)")
 }
 
 // A second reading of the same file has no changes.
 func TestDiffSame(t *testing.T) {
 	env := environment(programs(t))
 	t.Chdir("testdata")
-	files, err := filepath.Glob("*.good.*")
-	if err != nil || len(files) < 20 {
-		t.Fatalf("%d files, %v", len(files), err)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, ".want") {
-			continue
-		}
-		was, err := Load(file, env)
-		if err != nil {
-			t.Fatal(err)
-		}
-		now, err := Load(file, env)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Diff(was, now); len(got) > 0 {
-			t.Errorf("%s: %s", file, lines(got))
-		}
+	for _, file := range filesOf(t, "*.good.*") {
+		differ(t, file, loaded(t, file, env), loaded(t, file, env), "")
 	}
 }
 
 // A change of a certificate is a change of the server.
 func TestDiffFiles(t *testing.T) {
 	folder := t.TempDir()
-	write := func(name, text string) {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := func(name, text string) { write(t, folder, name, text, 0o600) }
 	write("a.env", "A=1\n")
 	write("ca.pem", "first")
 	write("v.txt", "1\n")
 	write("c.yaml", "servers:\n  one:\n    stdio: { command: sh, env_file: a.env }\n    tools: { override: { x: { args: { a: { value_file: v.txt } } } } }\n  two:\n    http: { url: https://a, ca_file: ca.pem }\n")
 	read := func() *Config {
-		c, err := Load(filepath.Join(folder, "c.yaml"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
+		return loaded(t, filepath.Join(folder, "c.yaml"), nil)
 	}
 	was := read()
 	if got := was.Files(); !slices.Equal(got, []string{filepath.Join(folder, "a.env"), filepath.Join(folder, "ca.pem"), filepath.Join(folder, "v.txt")}) {
@@ -345,9 +308,7 @@ func TestDiffFiles(t *testing.T) {
 	write("a.env", "A=2\n")
 	write("ca.pem", "second")
 	write("v.txt", "2\n")
-	if got := lines(Diff(was, read())); got != "servers.one.stdio.env (renew)\nservers.one.tools (live)\nservers.two.http.ca_file content → another content (renew)" {
-		t.Errorf("changes: %s", got)
-	}
+	differ(t, "files", was, read(), "servers.one.stdio.env (renew)\nservers.one.tools (live)\nservers.two.http.ca_file content → another content (renew)")
 }
 
 // docs/reload.md has the effect of each key. go test -update adds keys that it lacks.

@@ -2,21 +2,13 @@ package config
 
 import (
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
 
 // FuzzParse: Parse panics for no file, and no message shows a value from the environment.
 func FuzzParse(f *testing.F) {
-	files, err := filepath.Glob("testdata/*.[gb]*.[yj]*")
-	if err != nil {
-		f.Fatal(err)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, ".want") {
-			continue
-		}
+	for _, file := range filesOf(f, "testdata/*.[gb]*.[yj]*") {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)

@@ -27,10 +27,7 @@ func TestFit(t *testing.T) {
 		{128 * mb, "max_bytes_in_flight: 512MiB\n", 16 * mb, 512 * mb, "bridge.yaml:1: max_bytes_in_flight is 512MiB, more than a quarter of the 128MiB of memory"},
 		{128 * mb, "max_message: 40MiB\n", 40 * mb, 40 * mb, "bridge.yaml:1: max_message is 40MiB, more than"},
 	} {
-		got, err := Parse("bridge.yaml", []byte(c.file+"servers: { a: { http: https://example.com/mcp } }\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := parsed(t, c.file+"servers: { a: { http: https://example.com/mcp } }\n", nil)
 		got.Fit(c.memory)
 		if text := strings.Join(got.Warnings, "\n"); got.MaxMessage != c.message || got.MaxInFlight != c.inFlight || !strings.HasPrefix(text, c.warnings) || (text == "") != (c.warnings == "") {
 			t.Errorf("%d of memory, %q: max_message %v, max_bytes_in_flight %v, warnings %q", c.memory, c.file, got.MaxMessage, got.MaxInFlight, text)

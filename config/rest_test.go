@@ -21,10 +21,7 @@ func TestRestArgOrder(t *testing.T) {
 		{`{ minimum: 1, type: any }`, `{"minimum":1}`},
 		{`{ type: any }`, `{}`},
 	} {
-		c, err := Parse("bridge.yaml", []byte("servers:\n  x:\n    rest:\n      base_url: http://localhost\n      tools:\n        t: { request: GET /, args: { n: "+test.arg+" } }\n"), none)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := parsed(t, "servers:\n  x:\n    rest:\n      base_url: http://localhost\n      tools:\n        t: { request: GET /, args: { n: "+test.arg+" } }\n", none)
 		if got := string(c.Servers[0].Rest.Tools[0].Args[0].Schema); got != test.want {
 			t.Errorf("%s: schema = %s, want %s", test.arg, got, test.want)
 		}
@@ -69,10 +66,7 @@ func TestHookPath(t *testing.T) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := Load(path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := loaded(t, path, nil)
 		if got := c.Servers[0].Rest.Auth.Default.Hook.Command; got[0] != want || got[1] != "./x" {
 			t.Errorf("%s: %q, want %s", command, got, want)
 		}

@@ -272,14 +272,7 @@ func TestSchemaFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files, err := filepath.Glob("testdata/*.[gb]*.[yj]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range files {
-		if strings.HasSuffix(file, ".want") {
-			continue
-		}
+	for _, file := range filesOf(t, "testdata/*.[gb]*.[yj]*") {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

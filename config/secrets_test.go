@@ -2,7 +2,6 @@ package config
 
 import (
 	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -26,10 +25,7 @@ func TestSecretWarnings(t *testing.T) {
 		{"other arguments", "servers: { one: { stdio: { command: sh, args: [-y, --max-tokens, \"100000000\", --token-file=/run/token, -v, \"/a/tokens:/b\", --tokens, --read-only-mode] } } }", ""},
 		{"the first argument of another server", "servers: { one: { stdio: { command: sh, args: [--token] } }, two: { stdio: { command: sh, args: [something] } } }", ""},
 	} {
-		path := filepath.Join(t.TempDir(), "bridge.yaml")
-		if err := os.WriteFile(path, []byte(test.text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		path := write(t, t.TempDir(), "bridge.yaml", test.text, 0o600)
 		for _, mode := range []os.FileMode{0o640, 0o644} {
 			if err := os.Chmod(path, mode); err != nil {
 				t.Fatal(err)

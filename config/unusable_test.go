@@ -1,8 +1,6 @@
 package config
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -81,10 +79,7 @@ servers:
 `, "", "soon"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "bridge.yaml")
-			if err := os.WriteFile(file, []byte(test.file), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			file := write(t, t.TempDir(), "bridge.yaml", test.file, 0o600)
 			none := func(string) (string, bool) { return "", false }
 			if _, err := LoadSound(file, none); err == nil || !strings.Contains(err.Error(), test.unusable) {
 				t.Errorf("LoadSound: %v, want %q", err, test.unusable)

@@ -1,6 +1,7 @@
 package era_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -22,12 +23,7 @@ func TestLegacyCapabilities(t *testing.T) {
 		{`[]`, `{}`},
 		{``, `{}`},
 	} {
-		in := []byte(tc.in)
-		if got := era.LegacyCapabilities(in); tc.want == "" {
-			unchanged(t, tc.in, in, got)
-		} else if string(got) != tc.want {
-			t.Errorf("LegacyCapabilities(%s) = %s, want %s", tc.in, got, tc.want)
-		}
+		becomes(t, "legacy", tc.in, tc.want, era.LegacyCapabilities)
 	}
 }
 
@@ -43,9 +39,7 @@ func TestModernCapabilities(t *testing.T) {
 		{`{"elicitation":{"url":{}}}`, v3, `{"elicitation":{}}`}, // these can only mean forms
 		{`null`, v4, `{}`},
 	} {
-		if got := string(era.ModernCapabilities([]byte(tc.in), tc.revision)); got != tc.want {
-			t.Errorf("ModernCapabilities(%s, %s) = %s, want %s", tc.in, tc.revision, got, tc.want)
-		}
+		becomes(t, tc.revision, tc.in, tc.want, func(in []byte) []byte { return era.ModernCapabilities(in, tc.revision) })
 	}
 }
 
@@ -60,18 +54,11 @@ func TestCanonicalCapabilities(t *testing.T) {
 		{``, `{}`},
 		{`7`, `{}`},
 	} {
-		got := era.CanonicalCapabilities([]byte(tc.in))
-		if string(got) != tc.want {
-			t.Errorf("CanonicalCapabilities(%s) = %s, want %s", tc.in, got, tc.want)
-		}
-		if again := era.CanonicalCapabilities(got); string(again) != tc.want {
-			t.Errorf("CanonicalCapabilities(%s) = %s", got, again)
-		}
+		becomes(t, "once", tc.in, tc.want, era.CanonicalCapabilities)
+		becomes(t, "twice", tc.want, tc.want, era.CanonicalCapabilities)
 	}
 	deep := `{"a":` + strings.Repeat("[", 500) + strings.Repeat("]", 500) + `}`
-	if got := string(era.CanonicalCapabilities([]byte(deep))); got != deep {
-		t.Errorf("of what is too deep: %s", got)
-	}
+	becomes(t, "too deep", deep, deep, era.CanonicalCapabilities)
 }
 
 // D1.3, R-006.
@@ -86,9 +73,7 @@ func TestDiscoverResult(t *testing.T) {
 		{initialize, false, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{"tools":{"x":1},"resources":{},"logging":{},"experimental":{"listChanged":true}},"instructions":"Do \u003c","vendor":12345678901234567890,"ttlMs":0,"cacheScope":"private","_meta":{"a":1,"io.modelcontextprotocol/serverInfo":{"name":"s","version":"1","n":1.0}}}`},
 		{`{"capabilities":[],"serverInfo":"s","instructions":5,"resultType":"task","ttlMs":9}`, true, `{"resultType":"complete","supportedVersions":["2026-07-28","2025-11-25"],"capabilities":{},"ttlMs":0,"cacheScope":"private"}`},
 	} {
-		if got := string(era.DiscoverResult([]byte(tc.in), []string{v5, v4}, tc.subscribe)); got != tc.want {
-			t.Errorf("DiscoverResult(%s, %t):\n  got %s\n want %s", tc.in, tc.subscribe, got, tc.want)
-		}
+		becomes(t, fmt.Sprint("subscribe ", tc.subscribe), tc.in, tc.want, func(in []byte) []byte { return era.DiscoverResult(in, []string{v5, v4}, tc.subscribe) })
 	}
 }
 
@@ -104,8 +89,6 @@ func TestInitializeResult(t *testing.T) {
 		{`{"_meta":{"io.modelcontextprotocol/serverInfo":{"name":7}}}`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"configured","version":"unknown"}}`},
 		{`[]`, v4, `{"protocolVersion":"2025-11-25","capabilities":{},"serverInfo":{"name":"configured","version":"unknown"}}`},
 	} {
-		if got := string(era.InitializeResult([]byte(tc.in), tc.revision, "configured")); got != tc.want {
-			t.Errorf("InitializeResult(%s, %s):\n  got %s\n want %s", tc.in, tc.revision, got, tc.want)
-		}
+		becomes(t, tc.revision, tc.in, tc.want, func(in []byte) []byte { return era.InitializeResult(in, tc.revision, "configured") })
 	}
 }

@@ -49,12 +49,7 @@ func TestError(t *testing.T) {
 		{"error that is none", read, `-32002`, v4, v5, ""},
 		{"error that is none", read, ``, v4, v5, ""},
 	} {
-		in := []byte(tc.in)
-		if got := era.Error(tc.method, `u:"`, in, tc.from, tc.to); tc.want == "" {
-			unchanged(t, tc.name, in, got)
-		} else if string(got) != tc.want {
-			t.Errorf("%s: %s, want %s", tc.name, got, tc.want)
-		}
+		becomes(t, tc.name, tc.in, tc.want, func(in []byte) []byte { return era.Error(tc.method, `u:"`, in, tc.from, tc.to) })
 	}
 }
 

@@ -22,6 +22,20 @@ func unchanged(t *testing.T, name string, in, out []byte) {
 	}
 }
 
+// becomes checks what f makes of a payload, which stays as it is. "" means that f passes it on.
+func becomes(t *testing.T, name, in, want string, f func(in []byte) []byte) {
+	t.Helper()
+	payload := []byte(in)
+	if got := f(payload); want == "" {
+		unchanged(t, name, payload, got)
+	} else if string(got) != want {
+		t.Errorf("%s: %s became\n     %s\nwant %s", name, in, got, want)
+	}
+	if string(payload) != in {
+		t.Errorf("%s: the input has become %s", name, payload)
+	}
+}
+
 // TestResult checks the rows of D5 about results; "" means that nothing changes. R-159, R-160, R-161, R-165.
 func TestResult(t *testing.T) {
 	const tool = `{"name":"t","title":"T","inputSchema":{"type":"object","oneOf":[{"required":["a"]}],"x":1.0},"annotations":{"readOnlyHint":true},"_meta":{"ui":{}},"vendor":12345678901234567890}`
@@ -88,16 +102,7 @@ func TestResult(t *testing.T) {
 		{"a result that is none", "tools/call", `["structuredContent"]`, v5, v1, ""},
 		{"other method", "x/y", `{"tools":[{"title":"T"}],"structuredContent":1}`, v5, v1, ""},
 	} {
-		in := []byte(tc.in)
-		got := era.Result(tc.method, in, tc.from, tc.to)
-		if tc.want == "" {
-			unchanged(t, tc.name, in, got)
-		} else if string(got) != tc.want {
-			t.Errorf("%s:\n  got %s\n want %s", tc.name, got, tc.want)
-		}
-		if string(in) != tc.in {
-			t.Errorf("%s: the input has become %s", tc.name, in)
-		}
+		becomes(t, tc.name, tc.in, tc.want, func(in []byte) []byte { return era.Result(tc.method, in, tc.from, tc.to) })
 	}
 }
 
@@ -116,12 +121,7 @@ func TestNotification(t *testing.T) {
 		{"notifications/resources/updated", `{"_meta":{"io.modelcontextprotocol/subscriptionId":"7"},"uri":"u:"}`, v4, v3, ""},
 		{"notifications/tools/list_changed", ``, v5, v1, ""},
 	} {
-		in := []byte(tc.in)
-		if got := era.Notification(tc.method, in, tc.from, tc.to); tc.want == "" {
-			unchanged(t, tc.method, in, got)
-		} else if string(got) != tc.want {
-			t.Errorf("%s %s→%s: %s, want %s", tc.method, tc.from, tc.to, got, tc.want)
-		}
+		becomes(t, tc.method+" "+tc.from+"→"+tc.to, tc.in, tc.want, func(in []byte) []byte { return era.Notification(tc.method, in, tc.from, tc.to) })
 	}
 }
 
@@ -141,11 +141,6 @@ func TestParams(t *testing.T) {
 		{"vendor/do", call, v4, v5, ""}, // its own business
 		{"tools/list", ``, v5, v1, ""},
 	} {
-		in := []byte(tc.in)
-		if got := era.Params(tc.method, in, tc.from, tc.to); tc.want == "" {
-			unchanged(t, tc.method, in, got)
-		} else if string(got) != tc.want {
-			t.Errorf("%s %s→%s: %s, want %s", tc.method, tc.from, tc.to, got, tc.want)
-		}
+		becomes(t, tc.method+" "+tc.from+"→"+tc.to, tc.in, tc.want, func(in []byte) []byte { return era.Params(tc.method, in, tc.from, tc.to) })
 	}
 }

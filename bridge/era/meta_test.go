@@ -72,6 +72,18 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+// edited checks what f makes of a payload, which stays as it is. "" means that f returns the same memory.
+func edited(t *testing.T, name, in, want string, f func(in []byte) []byte) {
+	t.Helper()
+	payload := []byte(in)
+	if got := f(payload); want != "" && string(got) != want || want == "" && (string(got) != in || len(in) > 0 && &got[0] != &payload[0]) {
+		t.Errorf("%s: %s became\n     %s\nwant %s", name, in, got, want)
+	}
+	if string(payload) != in {
+		t.Errorf("%s: the input has become %s", name, payload)
+	}
+}
+
 // R-098.
 func TestInject(t *testing.T) {
 	for _, tc := range []struct{ name, in, want string }{
@@ -91,17 +103,9 @@ func TestInject(t *testing.T) {
 		{"a deeper _meta is payload", `{"arguments":{"_meta":{` + level + `}}}`, `{"arguments":{"_meta":{` + level + `}},"_meta":{"NEW":1}}`},
 		{"no params of a request", `[{"a":1}]`, `[{"a":1}]`},
 	} {
-		in := []byte(tc.in)
-		if got := string(Inject(in, []byte(`"NEW":1`))); got != tc.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", tc.name, got, tc.want)
-		}
-		if string(in) != tc.in {
-			t.Errorf("%s: the params given were changed", tc.name)
-		}
+		edited(t, tc.name, tc.in, tc.want, func(in []byte) []byte { return Inject(in, []byte(`"NEW":1`)) })
 	}
-	if got := string(Inject([]byte(`{"_meta":{"a":1,`+level+`}}`), nil)); got != `{"_meta":{"a":1}}` {
-		t.Errorf("without members: %s", got)
-	}
+	edited(t, "without members", `{"_meta":{"a":1,`+level+`}}`, `{"_meta":{"a":1}}`, func(in []byte) []byte { return Inject(in, nil) })
 }
 
 func TestStrip(t *testing.T) {
@@ -113,15 +117,10 @@ func TestStrip(t *testing.T) {
 		{"twice", `{"_meta":{"a":1},"_meta":{` + version + `}}`, `{"_meta":{"a":1}}`},
 		{"escaped", `{"_meta":{"io.modelcontextprotocol/log\u004cevel":"info","a":1}}`, `{"_meta":{"a":1}}`},
 	} {
-		if got := string(Strip([]byte(tc.in))); got != tc.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", tc.name, got, tc.want)
-		}
+		edited(t, tc.name, tc.in, tc.want, Strip)
 	}
 	for _, same := range []string{``, `null`, `{}`, `{"_meta":{}}`, `{"_meta":7}`, `{"_meta":{"progressToken":1}}`, `{"a":{"_meta":{` + version + `}}}`} {
-		in := []byte(same)
-		if got := Strip(in); string(got) != same || len(in) > 0 && &got[0] != &in[0] {
-			t.Errorf("Strip(%s) = %s, want the same memory", same, got)
-		}
+		edited(t, "the same", same, "", Strip)
 	}
 }
 
@@ -130,14 +129,9 @@ func TestStripMRTR(t *testing.T) {
 		{`{"name":"x","inputResponses":{"k":{}},"arguments":{"requestState":1},"requestState":"s"}`, `{"name":"x","arguments":{"requestState":1}}`},
 		{`{"request\u0053tate":"s","requestState":"t","name":"x"}`, `{"name":"x"}`},
 		{`{"inputResponses":{}}`, `{}`},
+		{`{"name":"x","_meta":{"requestState":1}}`, ""},
 	} {
-		if got := string(StripMRTR([]byte(tc.in))); got != tc.want {
-			t.Errorf("StripMRTR(%s) = %s, want %s", tc.in, got, tc.want)
-		}
-	}
-	in := []byte(`{"name":"x","_meta":{"requestState":1}}`)
-	if got := StripMRTR(in); &got[0] != &in[0] || len(got) != len(in) {
-		t.Errorf("StripMRTR(%s) = %s, want the same memory", in, got)
+		edited(t, "fields of a retry", tc.in, tc.want, StripMRTR)
 	}
 }
 

@@ -1,6 +1,9 @@
 package era
 
-import "testing"
+import (
+	"cmp"
+	"testing"
+)
 
 // Members that no schema allows to be null are left out, and nothing else is touched.
 func TestWithoutNulls(t *testing.T) {
@@ -41,15 +44,7 @@ func TestWithoutNulls(t *testing.T) {
 		{"a vendor's method", "acme/list", false, `{"title":null,"tools":null}`, ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			want := tt.want
-			if want == "" {
-				want = tt.in
-			}
-			if got := WithoutNulls(tt.method, []byte(tt.in), tt.modern); string(got) != want {
-				t.Errorf("WithoutNulls(%s)\n= %s, want\n  %s", tt.in, got, want)
-			}
-		})
+		edited(t, tt.name, tt.in, cmp.Or(tt.want, tt.in), func(in []byte) []byte { return WithoutNulls(tt.method, in, tt.modern) })
 	}
 }
 
@@ -64,14 +59,6 @@ func TestGreeted(t *testing.T) {
 		{"a revision that is no text", `{"protocolVersion":1}`, ""},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			want := tt.want
-			if want == "" {
-				want = tt.in
-			}
-			if got := Greeted([]byte(tt.in), "2025-06-18", "shop"); string(got) != want {
-				t.Errorf("Greeted(%s)\n= %s, want\n  %s", tt.in, got, want)
-			}
-		})
+		edited(t, tt.name, tt.in, cmp.Or(tt.want, tt.in), func(in []byte) []byte { return Greeted(in, "2025-06-18", "shop") })
 	}
 }

@@ -112,18 +112,26 @@ func TestContext(t *testing.T) {
 	}
 }
 
+// writer returns a function that writes a key file; "" removes the file.
+func writer(t *testing.T, path string) func(text string) {
+	return func(text string) {
+		t.Helper()
+		err := os.WriteFile(path, []byte(text), 0o600)
+		if text == "" {
+			err = os.Remove(path)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A changed key file is read again. An unusable one locks out its principal alone, and is logged once, without the
 // key.
 func TestFiles(t *testing.T) {
 	const fresh = "fresh-0123456789abcdef"
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.key")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	path := filepath.Join(t.TempDir(), "a.key")
+	write := writer(t, path)
 	write(alpha + "\n")
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
@@ -173,9 +181,7 @@ func TestFiles(t *testing.T) {
 		if got := who(fresh); got != "a" {
 			t.Errorf("mended: %q", got)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		write("")
 		for range 2 {
 			later()
 			if got := who(fresh); got != "" {
@@ -198,12 +204,7 @@ func TestFiles(t *testing.T) {
 func TestHeed(t *testing.T) {
 	const fresh = "fresh-0123456789abcdef"
 	path := filepath.Join(t.TempDir(), "a.key")
-	write := func(text string) {
-		t.Helper()
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	write := writer(t, path)
 	for _, second := range []bool{false, true} { // a has two keys for a time
 		write(alpha)
 		keys := []Key{{Principal: "a", File: path}, {Principal: "b", Token: beta}}
@@ -241,15 +242,11 @@ func TestHeed(t *testing.T) {
 			step("another key")
 			write("short")
 			step("a key of no use", "a false false")
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			write("")
 			step("no file")
 			write(alpha)
 			step("a key again", "a true false")
-			if err := os.Remove(path); err != nil {
-				t.Fatal(err)
-			}
+			write("")
 			step("gone again", "a false false")
 			cancel()
 			synctest.Wait()
@@ -260,9 +257,8 @@ func TestHeed(t *testing.T) {
 // A change of the files is noticed within checkEvery, also if requests check them in between.
 func TestFollow(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.key")
-	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write := writer(t, path)
+	write(alpha)
 	synctest.Test(t, func(t *testing.T) {
 		k := New([]Key{{Principal: "a", File: path}}, slog.New(slog.DiscardHandler))
 		var lost atomic.Bool
@@ -274,9 +270,7 @@ func TestFollow(t *testing.T) {
 		if _, err := k.Principal(headers("X-API-Key", alpha)); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		write("")
 		time.Sleep(checkEvery)
 		synctest.Wait()
 		if !lost.Load() {
@@ -289,9 +283,7 @@ func TestFollow(t *testing.T) {
 // If two principals have the same key, the first one gets it.
 func TestSameKey(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(path, []byte(alpha), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writer(t, path)(alpha)
 	var out bytes.Buffer
 	k := New([]Key{{Principal: "a", Token: alpha}, {Principal: "b", File: path}, {Principal: "a", Token: beta}}, slog.New(slog.NewTextHandler(&out, nil)))
 	for _, key := range []string{alpha, beta} {

@@ -2,12 +2,10 @@ package auth
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -25,13 +23,7 @@ func open(t testing.TB, rules []Rule) (*Authenticator, []*authtest.Issuer, *byte
 	a := NewAuthenticator(New([]Key{{Principal: "key", Token: alpha}}, logger), []token.Issuer{
 		{URL: one.URL, Transport: one, Implies: map[string][]string{"all": {"read"}}}, {URL: two.URL, Transport: two},
 	}, rules, logger)
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { a.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(t, a.Run)
 	return a, []*authtest.Issuer{one, two}, &log
 }
 

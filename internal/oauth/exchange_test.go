@@ -38,58 +38,39 @@ func TestExchange(t *testing.T) {
 		for range 50 {
 			for want, ctx := range map[string]context.Context{"of-ann-1": ann, "of-bob-1": bob} {
 				wg.Go(func() {
-					token, err := m.Token(ctx)
-					if g, _ := r.issuer.Good(token); err != nil || g.Subject != want || g.Client != "the bridge" || g.Resource != server {
-						t.Errorf("%s: %v, %v", want, g, err)
+					if g := r.grant(ctx, t, m); g.Subject != want || g.Client != "the bridge" || g.Resource != server {
+						t.Errorf("%s: %v", want, g)
 					}
 				})
 			}
 		}
 		wg.Wait()
-		asked := func(want int) {
-			t.Helper()
-			if n := r.issuer.Asked("/token"); n != want {
-				t.Errorf("%d tokens were exchanged, want %d", n, want)
-			}
-		}
-		asked(2)
+		r.asked(t, 2)
 		again := shown(t, "staff/ann b", "of-ann-2", 2*time.Hour)
-		if token, err := m.Token(again); err != nil {
-			t.Error(err)
-		} else if g, _ := r.issuer.Good(token); g.Subject != "of-ann-2" {
+		if g := r.grant(again, t, m); g.Subject != "of-ann-2" {
 			t.Errorf("a new token of the caller: %v", g)
 		}
-		if _, err := m.Token(ann); err != nil {
-			t.Error(err)
-		}
-		asked(3)
+		r.grant(ann, t, m)
+		r.asked(t, 3)
 		// A token for an hour is not cached longer than the caller's own token lives.
 		<-time.After(19 * time.Minute)
-		for _, ctx := range []context.Context{ann, bob} {
-			if _, err := m.Token(ctx); err != nil {
-				t.Error(err)
-			}
-		}
-		asked(3)
+		r.grant(ann, t, m)
+		r.grant(bob, t, m)
+		r.asked(t, 3)
 		<-time.After(45 * time.Second)
-		if _, err := m.Token(bob); err != nil {
-			t.Error(err)
-		}
-		asked(4)
+		r.grant(bob, t, m)
+		r.asked(t, 4)
 		// The caller's own token has expired: the caller's latest token is used, and nobody else's.
 		<-time.After(time.Minute)
 		if _, err := m.Token(bob); err == nil || !strings.Contains(err.Error(), "the caller's token has expired") {
 			t.Errorf("with a token that has ended: %v", err)
 		}
-		asked(4)
-		if _, err := m.Token(shown(t, "staff/bob", "of-bob-2", time.Hour)); err != nil {
-			t.Error(err)
+		r.asked(t, 4)
+		r.grant(shown(t, "staff/bob", "of-bob-2", time.Hour), t, m)
+		if g := r.grant(bob, t, m); g.Subject != "of-bob-2" {
+			t.Errorf("with a token that has ended, after another: %v", g)
 		}
-		token, err := m.Token(bob)
-		if g, _ := r.issuer.Good(token); err != nil || g.Subject != "of-bob-2" {
-			t.Errorf("with a token that has ended, after another: %v, %v", g, err)
-		}
-		asked(5)
+		r.asked(t, 5)
 		if strings.Contains(r.log.String(), "of-ann") || strings.Contains(r.log.String(), "of-bob") {
 			t.Errorf("the log has a caller's token: %s", r.log)
 		}
@@ -113,21 +94,15 @@ func TestExchangeRefused(t *testing.T) {
 				t.Errorf("%v, want %s", err, want)
 			}
 		}
-		if n := r.issuer.Asked("/token"); n != 1 {
-			t.Errorf("the issuer was asked %d times, want 1", n)
-		}
-		if _, err := m.Token(shown(t, "staff/ann", "good", time.Hour)); err != nil {
-			t.Errorf("after others were refused: %v", err)
-		}
+		r.asked(t, 1)
+		r.grant(shown(t, "staff/ann", "good", time.Hour), t, m) // after others were refused
 		if _, err := m.Token(shown(t, "staff/eve", "bad-token-of-eve", time.Hour)); err == nil || r.issuer.Asked("/token") != 2 {
 			t.Errorf("again, at once: %v, %d requests", err, r.issuer.Asked("/token"))
 		}
 		// With token_url the tokens may be of any issuer.
 		s := exchanging(oauth.ExchangeStandard)
 		s.Client.TokenURL = idp + "/token"
-		if _, err := r.machine(t, s).Token(oauth.WithSubject(t.Context(), other)); err != nil {
-			t.Errorf("with token_url: %v", err)
-		}
+		r.grant(oauth.WithSubject(t.Context(), other), t, r.machine(t, s))
 	})
 }
 
@@ -163,9 +138,8 @@ func TestOnBehalfOf(t *testing.T) {
 	r.issuer.Takes = func(s string) bool { return s == "of-ann" }
 	s := exchanging(oauth.ExchangeOnBehalfOf)
 	s.Resource, s.Scopes = oauth.ResourceOff, []string{"api://crm/.default"}
-	token, err := r.machine(t, s).Token(shown(t, "staff/ann", "of-ann", time.Hour))
-	if g, _ := r.issuer.Good(token); err != nil || g.Subject != "of-ann" || g.Resource != "" || g.Scope != "api://crm/.default" {
-		t.Errorf("%v, %v", g, err)
+	if g := r.grant(shown(t, "staff/ann", "of-ann", time.Hour), t, r.machine(t, s)); g.Subject != "of-ann" || g.Resource != "" || g.Scope != "api://crm/.default" {
+		t.Errorf("%v", g)
 	}
 }
 

@@ -3,27 +3,19 @@ package oauth_test
 import (
 	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
-	"crypto/x509"
-	"encoding/pem"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/mcp-bridge/bridge/internal/auth/authtest"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/oauthtest"
 )
@@ -96,6 +88,33 @@ func (r *rig) call(t *testing.T, m *oauth.Machine) (int, error) {
 	}
 }
 
+// works calls the server, which must answer.
+func (r *rig) works(t *testing.T, what string, m *oauth.Machine) {
+	t.Helper()
+	if status, err := r.call(t, m); status != http.StatusOK || err != nil {
+		t.Errorf("%s: %d, %v\n%s", what, status, err, r.log)
+	}
+}
+
+// asked compares the number of requests for a token.
+func (r *rig) asked(t *testing.T, want int) {
+	t.Helper()
+	if n := r.issuer.Asked("/token"); n != want {
+		t.Errorf("%d requests for a token, want %d", n, want)
+	}
+}
+
+// grant returns what the present token is for.
+func (r *rig) grant(ctx context.Context, t *testing.T, m *oauth.Machine) oauthtest.Grant {
+	t.Helper()
+	token, err := m.Token(ctx)
+	g, ok := r.issuer.Good(token)
+	if err != nil || !ok {
+		t.Errorf("the token: %v, good %t", err, ok)
+	}
+	return g
+}
+
 func configured() oauth.Settings {
 	return oauth.Settings{Issuer: idp, Client: &oauth.Client{ID: "the bridge", Secret: secret}}
 }
@@ -109,17 +128,13 @@ func TestMachine(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 100 {
 			wg.Go(func() {
-				if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-					t.Errorf("call = %d, %v", status, err)
-				}
+				r.works(t, "call", m)
 			})
 		}
 		wg.Wait()
-		if n := r.issuer.Asked("/token"); n != 1 {
-			t.Errorf("%d requests for a token, want 1", n)
-		}
+		r.asked(t, 1)
 		token, _ := m.Token(t.Context())
-		if g, _ := r.issuer.Good(token); g.Resource != server || g.Client != "the bridge" {
+		if g := r.grant(t.Context(), t, m); g.Resource != server || g.Client != "the bridge" {
 			t.Errorf("the token is for %+v", g)
 		}
 		<-time.After(time.Hour - 31*time.Second)
@@ -164,9 +179,7 @@ func TestMachineShows(t *testing.T) {
 			tc.change(r, &s)
 			r.issuer.Register(oauthtest.Registered{ID: "the bridge", Secret: secret, Method: tc.method})
 			m := r.machine(t, s)
-			if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-				t.Errorf("call = %d, %v", status, err)
-			}
+			r.works(t, "call", m)
 			token, _ := m.Token(t.Context())
 			if g, _ := r.issuer.Good(token); g.Scope != tc.scope {
 				t.Errorf("scope %q, want %q", g.Scope, tc.scope)
@@ -178,57 +191,21 @@ func TestMachineShows(t *testing.T) {
 	}
 }
 
-func keyFile(t *testing.T, key any) string {
-	t.Helper()
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // I-301: the key signs an assertion for the issuer that the server names. A new key in the file signs the next one.
 func TestMachineSigns(t *testing.T) {
-	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ecKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, key := range map[string]crypto.Signer{"RSA": rsaKey, "ECDSA": ecKey, "Ed25519": edKey} {
-		r := newRig(t)
-		r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: key.Public()})
-		file := keyFile(t, key)
+	for _, name := range []string{"RS256", "ES256", "EdDSA"} {
+		r, key := newRig(t), authtest.NewKey(t, "k1", name)
+		r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: key.Private.Public()})
+		file := key.File(t)
 		m := r.machine(t, oauth.Settings{Client: &oauth.Client{ID: "the bridge", KeyFile: file, KeyID: "k1"}})
-		if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-			t.Fatalf("%s: call = %d, %v", name, status, err)
-		}
-		next, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
+		r.works(t, name, m)
+		next := authtest.NewKey(t, "k1", "ES256")
+		if err := os.Rename(next.File(t), file); err != nil {
 			t.Fatal(err)
 		}
-		text, err := os.ReadFile(keyFile(t, next))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: next.Public()})
+		r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: next.Private.Public()})
 		r.issuer.Revoke(true)
-		if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-			t.Errorf("%s: after the key was replaced: %d, %v", name, status, err)
-		}
+		r.works(t, name+", after the key was replaced", m)
 	}
 }
 
@@ -238,22 +215,16 @@ func TestMachineRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig(t)
 		m := r.machine(t, configured())
-		if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-			t.Fatalf("call = %d, %v", status, err)
-		}
+		r.works(t, "call", m)
 		r.issuer.Revoke(false)
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
-				if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-					t.Errorf("after the token was taken back: %d, %v", status, err)
-				}
+				r.works(t, "after the token was taken back", m)
 			})
 		}
 		wg.Wait()
-		if n := r.issuer.Asked("/token"); n != 2 {
-			t.Errorf("%d requests for a token, want 2", n)
-		}
+		r.asked(t, 2)
 		r.net.Put("tools.example.com", oauthtest.Pages{
 			"/mcp": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) },
 		})
@@ -300,9 +271,7 @@ func TestMachineBackOff(t *testing.T) {
 		}
 		r.issuer.Answer("/token", nil)
 		<-time.After(time.Minute)
-		if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-			t.Errorf("call = %d, %v", status, err)
-		}
+		r.works(t, "call", m)
 	})
 }
 
@@ -375,11 +344,8 @@ func TestMachineSecretStays(t *testing.T) {
 // server has named an issuer.
 func TestMachineUnknownIssuer(t *testing.T) {
 	r := newRig(t)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: key.Public()})
+	key := authtest.NewKey(t, "k1", "ES256")
+	r.issuer.Register(oauthtest.Registered{ID: "the bridge", Key: key.Private.Public()})
 	named := false
 	r.net.Put("tools.example.com", http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		switch {
@@ -395,12 +361,11 @@ func TestMachineUnknownIssuer(t *testing.T) {
 			http.NotFound(w, q)
 		}
 	}))
-	m := r.machine(t, oauth.Settings{Client: &oauth.Client{ID: "the bridge", KeyFile: keyFile(t, key)}})
+	m := r.machine(t, oauth.Settings{Client: &oauth.Client{ID: "the bridge", KeyFile: key.File(t)}})
 	if status, err := r.call(t, m); status != http.StatusOK || err != nil || !named {
 		t.Errorf("call = %d, %v", status, err)
 	}
-	token, _ := m.Token(t.Context())
-	if g, _ := r.issuer.Good(token); g.Scope != "a b" {
+	if g := r.grant(t.Context(), t, m); g.Scope != "a b" {
 		t.Errorf("scope %q, want that of the challenge", g.Scope)
 	}
 }
@@ -469,11 +434,8 @@ func TestValidate(t *testing.T) {
 func TestAssumed(t *testing.T) {
 	n := &oauthtest.Net{}
 	own := oauthtest.NewIssuer(t, "https://tools.example.com")
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	own.Register(oauthtest.Registered{ID: "the bridge", Key: key.Public()})
+	key := authtest.NewKey(t, "k1", "ES256")
+	own.Register(oauthtest.Registered{ID: "the bridge", Key: key.Private.Public()})
 	own.Answer("/.well-known/oauth-authorization-server", http.NotFound)
 	n.Put("tools.example.com", own)
 	own.Answer("/mcp", func(w http.ResponseWriter, q *http.Request) {
@@ -483,8 +445,6 @@ func TestAssumed(t *testing.T) {
 		}
 	})
 	r := &rig{net: n, issuer: own, log: &bytes.Buffer{}}
-	m := r.machine(t, oauth.Settings{Client: &oauth.Client{ID: "the bridge", KeyFile: keyFile(t, key)}})
-	if status, err := r.call(t, m); status != http.StatusOK || err != nil {
-		t.Errorf("call = %d, %v\n%s", status, err, r.log)
-	}
+	m := r.machine(t, oauth.Settings{Client: &oauth.Client{ID: "the bridge", KeyFile: key.File(t)}})
+	r.works(t, "call", m)
 }

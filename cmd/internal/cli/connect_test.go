@@ -132,6 +132,14 @@ func (t *talk) ask(line string) string {
 	return answer
 }
 
+// greet sends initialize, which must succeed.
+func (t *talk) greet() {
+	t.t.Helper()
+	if a := t.ask(hello); !gjson.Get(a, "result.serverInfo").Exists() {
+		t.t.Errorf("initialize: %s", a)
+	}
+}
+
 const hello = `{"jsonrpc":"2.0","id":"h","method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`
 
 func toolCall(name string) string {
@@ -380,39 +388,6 @@ func TestConnectFaultOnTerminal(t *testing.T) {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "none.yaml") || out.Len()+log.Len() > 0 {
 		t.Errorf("error %v, stdout %q, stderr %q; want the error alone", err, out.String(), log.String())
-	}
-}
-
-func TestConnectMistakes(t *testing.T) {
-	t.Chdir(t.TempDir())
-	path := file(t, "bridge.yaml", twoRemotes("https://example.com/mcp", "https://example.com/mcp"))
-	for _, test := range []struct {
-		name   string
-		args   []string
-		stderr string // a part of it
-	}{
-		{"no target and no file", nil, "no target: there is no bridge.yaml here. Give a URL"},
-		{"a name and no file", []string{"one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
-		{"a file that is not there", []string{"-c", filepath.Join(t.TempDir(), "none.yaml")}, "none.yaml"},
-		{"a name that the file has not", []string{"twos", "-c", path}, "did you mean two?"},
-		{"two targets", []string{"one", "two", "-c", path}, "takes one target, but got 2"},
-		{"a header for the file", []string{"one", "-c", path, "-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
-		{"a transport for the file", []string{"-c", path, "--transport", "sse"}, "--transport needs the URL of an MCP server"},
-		{"a file for a URL", []string{"https://example.com/mcp", "-c", path}, "--config needs a server of the file"},
-		{"a bad URL", []string{"ftp://example.com/mcp?key=top-secret"}, "the URL has the unknown scheme \"ftp\": write http:// or https://"},
-		{"a bad transport", []string{"https://example.com/mcp", "--transport", "carrier"}, "--transport must be auto, streamable or sse"},
-		{"a header without a value", []string{"https://example.com/mcp", "-H", "top-secret"}, "'NAME: VALUE'"},
-		{"a header with an unset variable", []string{"https://example.com/mcp", "-H", "A: ${NOT_SET_ANYWHERE}"}, "NOT_SET_ANYWHERE is not set"},
-		{"a reserved header", []string{"https://example.com/mcp", "-H", "Host: top-secret"}, "Host is set by the bridge itself"},
-		{"a log where the client reads", []string{"-c", file(t, "log.yaml", "access_log: { to: stdout }\n"+twoRemotes("https://example.com/mcp", "https://example.com/mcp"))}, "access_log: to is stdout"},
-		{"a faulty file", []string{"-c", file(t, "faulty.yaml", "servers: { one: { http: { uri: x } } }")}, `did you mean "url"?`},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := in(t, append([]string{"connect"}, test.args...)...)
-			if code != exit.Usage || stdout != "" || !strings.HasPrefix(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.stderr) || strings.Contains(stderr, "top-secret") {
-				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and %q", code, stdout, stderr, exit.Usage, test.stderr)
-			}
-		})
 	}
 }
 

@@ -18,9 +18,7 @@ func TestFitsMemory(t *testing.T) {
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(256 << 20))
 	const server = "listen: 127.0.0.1:0\nservers: { a: { http: https://example.com/mcp } }\n"
 	large := file(t, "large.yaml", "max_bytes_in_flight: 512MiB\n"+server)
-	if code, stdout, _ := in(t, "check", large); code != 0 || !strings.Contains(stdout, "warning: "+large+":1: max_bytes_in_flight is 512MiB") {
-		t.Errorf("check: %d\n%s", code, stdout)
-	}
+	says(t, 0, "warning: "+large+":1: max_bytes_in_flight is 512MiB", "*", "check", large)
 	for path, want := range map[string]string{
 		large:                        "set at most 64MiB",
 		file(t, "open.yaml", server): `msg="max_bytes_in_flight is a quarter of the memory that the process may use" bytes=67108864`,

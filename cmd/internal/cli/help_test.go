@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -30,13 +29,43 @@ func in(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), log.String()
 }
 
+// says runs a command line, which must end with code and have these parts on its outputs: "" is nothing, "*" anything.
+// No secret of a test may be there. It returns both outputs.
+func says(t *testing.T, code int, stdout, stderr string, args ...string) (all string) {
+	t.Helper()
+	got, out, log := in(t, args...)
+	if all = out + log; got != code || !has(out, stdout) || !has(log, stderr) || strings.Contains(all, "top-secret") {
+		t.Errorf("%q: exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", args, got, out, log, code, stdout, stderr)
+	}
+	return all
+}
+
+// contains compares a text with the parts that it must have.
+func contains(t *testing.T, text string, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			t.Errorf("%q is not in\n%s", part, text)
+		}
+	}
+}
+
+func has(text, part string) bool {
+	return part == "*" || strings.Contains(text, part) && (part == "") == (text == "")
+}
+
 func file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
+	write(t, path, text)
+	return path
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return path
 }
 
 // Every command explains itself, with an example that begins with its own name.
@@ -56,13 +85,7 @@ func TestHelp(t *testing.T) {
 						t.Errorf("example %q does not begin with %q, indented by two", line, c.CommandPath())
 					}
 				}
-				code, stdout, stderr := in(t, append(strings.Fields(c.CommandPath())[1:], "--help")...)
-				if code != 0 || stderr != "" {
-					t.Errorf("--help: exit code %d, stderr %q, want 0 and nothing", code, stderr)
-				}
-				if !strings.Contains(stdout, strings.TrimSpace(c.Example)) {
-					t.Errorf("--help does not print the example:\n%s", stdout)
-				}
+				says(t, 0, strings.TrimSpace(c.Example), "", append(strings.Fields(c.CommandPath())[1:], "--help")...)
 			})
 		}
 		for _, sub := range c.Commands() {
@@ -115,15 +138,9 @@ func TestHelpGroups(t *testing.T) {
 	for entry := range unused {
 		t.Errorf("no command has the flag %s of flagGroups", entry)
 	}
-	for _, want := range []string{"  mcp-bridge URL ", "  mcp-bridge -- ", "\nServe:\n  run  ", "\nSign in:\n  login  ", "\n  completion  ", "\n  help  ", "\n  version  "} {
-		if !strings.Contains(whole, want) {
-			t.Errorf("the help lacks %q:\n%s", want, whole)
-		}
-	}
+	contains(t, whole, "  mcp-bridge URL ", "  mcp-bridge -- ", "\nServe:\n  run  ", "\nSign in:\n  login  ", "\n  completion  ", "\n  help  ", "\n  version  ")
 	for title, flag := range map[string]string{"Listen": "-l, --listen <address>", "Server process": "    --env <NAME=VALUE>", "Remote server": "-H, --header <header>", "Sign-in": "    --client-id <id>", "REST API": "    --base-url <url>", "Protocol": "    --era <era>", "Other": "    --name <name>"} {
-		if _, text, _ := in(t, "run", "--help"); !strings.Contains(text, "\n"+title+":\n  "+flag) {
-			t.Errorf("run --help lacks the group %s with %s:\n%s", title, flag, text)
-		}
+		says(t, 0, "\n"+title+":\n  "+flag, "", "run", "--help")
 	}
 }
 
@@ -146,6 +163,11 @@ func TestExamplesParse(t *testing.T) {
 }
 
 func TestMistakes(t *testing.T) {
+	t.Setenv("BRIDGE_TEST_SHORT", "top-secret")
+	two := file(t, "bridge.yaml", twoRemotes("https://example.com/mcp", "https://example.com/mcp"))
+	hello, lost, settings := file(t, "api.yaml", "hello: world\n"), file(t, "lost.yaml", "openapi: 3.0.0\npaths: [\n"), file(t, "bridge.json", `{"mcpServers":{}}`)
+	petsAt := file(t, "pets.yaml", petsDocument)
+	open, closed := file(t, "bridge.yaml", strings.Replace(good, "127.0.0.1:0", "0.0.0.0:0", 1)), file(t, "bridge.yaml", good)
 	missing := filepath.Join(t.TempDir(), "none.yaml")
 	homeless := file(t, "api.json", `{"openapi":"3.1.0","info":{"title":"a","version":"1"},"paths":{"/a":{"get":{"responses":{"200":{"description":"ok"}}}}}}`)
 	for _, test := range []struct {
@@ -163,7 +185,6 @@ func TestMistakes(t *testing.T) {
 		{"run with an address", []string{"run", "localhost:3001/mcp"}, "did you mean http://localhost:3001/mcp"},
 		{"run without a command", []string{"run"}, "name the program to run"},
 		{"run with nothing behind --", []string{"run", "--"}, "name the program to run"},
-		{"run with a bad mode", []string{"run", "--share", "some", "--", "cat"}, "must be session, principal, call or all"},
 		{"run with a bad address", []string{"run", "--listen", "nowhere", "--", "cat"}, `--listen: the address is "nowhere"`},
 		{"run with a bad duration", []string{"run", "--timeout", "90", "--", "cat"}, "--timeout"},
 		{"run with an unset variable", []string{"run", "--env", "NOT_SET_ANYWHERE", "--", "cat"}, "NOT_SET_ANYWHERE=VALUE"},
@@ -174,7 +195,7 @@ func TestMistakes(t *testing.T) {
 		{"run with a folder for a URL", []string{"run", "--cwd", "/", "https://example.com/mcp"}, "--cwd needs a program"},
 		{"run with a bad flag behind a URL", []string{"run", "https://example.com/mcp", "--share", "some"}, "must be session, principal, call or all"},
 		{"run with an unknown one", []string{"run", "https://example.com/mcp", "--sse-port", "1"}, "use --port"},
-		{"run with one behind a document", []string{"run", file(t, "pets.yaml", petsDocument), "--base-url", "example"}, "base_url must be a URL such as"},
+		{"run with one behind a document", []string{"run", petsAt, "--base-url", "example"}, "base_url must be a URL such as"},
 		{"run with two URLs", []string{"run", "https://example.com/mcp", "--port", "1", "https://b.example.com"}, "a URL or a document takes no arguments"},
 		{"run with flags of a URL behind --", []string{"run", "--", "https://example.com/mcp", "--port", "1"}, "write flags before --, or leave -- out"},
 		{"run with a bad URL", []string{"run", "ftp://example.com"}, "the URL has the unknown scheme \"ftp\": write http:// or https://"},
@@ -259,17 +280,62 @@ func TestMistakes(t *testing.T) {
 		{"check with two files", []string{"check", "a.yaml", "b.yaml"}, "takes one file"},
 		{"serve with two ways", []string{"serve", "a.yaml", "-c", "b.yaml"}, "not both"},
 		{"version with an argument", []string{"version", "1"}, "takes no arguments"},
+
+		// connect
+		{"no target and no file", []string{"connect"}, "no target: there is no bridge.yaml here. Give a URL"},
+		{"a name and no file", []string{"connect", "one"}, `unknown target "one": there is no bridge.yaml here. Give a URL`},
+		{"a file that is not there", []string{"connect", "-c", missing}, "none.yaml"},
+		{"a name that the file has not", []string{"connect", "twos", "-c", two}, "did you mean two?"},
+		{"two targets", []string{"connect", "one", "two", "-c", two}, "takes one target, but got 2"},
+		{"a header for the file", []string{"connect", "one", "-c", two, "-H", "A: b"}, "--header needs a URL or an OpenAPI document"},
+		{"a transport for the file", []string{"connect", "-c", two, "--transport", "sse"}, "--transport needs the URL of an MCP server"},
+		{"a file for a URL", []string{"connect", "https://example.com/mcp", "-c", two}, "--config needs a server of the file"},
+		{"a bad URL", []string{"connect", "ftp://example.com/mcp?key=top-secret"}, "the URL has the unknown scheme \"ftp\": write http:// or https://"},
+		{"a bad transport", []string{"connect", "https://example.com/mcp", "--transport", "carrier"}, "--transport must be auto, streamable or sse"},
+		{"a header without a value", []string{"connect", "https://example.com/mcp", "-H", "top-secret"}, "'NAME: VALUE'"},
+		{"a header with an unset variable", []string{"connect", "https://example.com/mcp", "-H", "A: ${NOT_SET_ANYWHERE}"}, "NOT_SET_ANYWHERE is not set"},
+		{"a reserved header", []string{"connect", "https://example.com/mcp", "-H", "Host: top-secret"}, "Host is set by the bridge itself"},
+		{"a log where the client reads", []string{"connect", "-c", file(t, "log.yaml", "access_log: { to: stdout }\n"+twoRemotes("https://example.com/mcp", "https://example.com/mcp"))}, "access_log: to is stdout"},
+		{"a faulty file", []string{"connect", "-c", file(t, "faulty.yaml", "servers: { one: { http: { uri: x } } }")}, `did you mean "url"?`},
+
+		// documents
+		{"a document that run cannot serve", []string{"run", hello}, hello + " is neither a program nor an OpenAPI document"},
+		{"a document that run cannot serve", []string{"run", "--cwd", filepath.Dir(hello), "--", "./api.yaml"}, "./api.yaml is neither a program nor an OpenAPI document"},
+		{"a document that run cannot serve", []string{"run", lost}, "lost.yaml: line 2: "},
+		{"a document that run cannot serve", []string{"run", settings}, settings + " is a configuration file: serve it with 'mcp-bridge serve -c " + settings + "'"},
+		{"a document that run cannot serve", []string{"run", "--base-url", "https://api.example.com", hello}, "--base-url needs an OpenAPI document, and " + hello + " is not one"},
+		{"a document that run cannot serve", []string{"run", "--base-url", "https://api.example.com", "--", "cat", "x"}, "--base-url needs an OpenAPI document"},
+		{"a document that run cannot serve", []string{"run", "--base-url", "example", petsAt}, "base_url must be a URL such as"},
+		{"a document that run cannot serve", []string{"run", "--era", "modern", petsAt}, "--era needs the URL of an MCP server or a program"},
+		{"a flag for documents", []string{"tools", petsAt, "--mode", "serch"}, `--mode is "serch": must be auto, tools or search: did you mean search?`},
+		{"a flag for documents", []string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for tools that are found by search"},
+		{"a flag for documents", []string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only needs an OpenAPI document"},
+		{"a flag for documents", []string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode needs an OpenAPI document"},
+		{"a flag for documents", []string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose needs an OpenAPI document"},
+
+		// sign-in
+		{"a sign-in that cannot be", strings.Fields("connect https://a.example.com/mcp --client-secret-env BRIDGE_TEST_SHORT"), "--client-id"},
+		{"a sign-in that cannot be", strings.Fields("connect https://a.example.com/mcp --client-id a --client-secret-env BRIDGE_TEST_SHORT"), "needs an --issuer"},
+		{"a sign-in that cannot be", strings.Fields("connect https://a.example.com/mcp --client-id a --client-secret-env NOT_SET_ANYWHERE"), "the variable is not set"},
+		{"a sign-in that cannot be", strings.Fields("connect https://a.example.com/mcp --callback https://b.example.com/cb"), "redirect_uri must be an address of this machine"},
+		{"a sign-in that cannot be", strings.Fields("connect --client-id a -- cat"), "--client-id needs the URL of an MCP server"},
+		{"a sign-in that cannot be", strings.Fields("run --client-id a -- cat"), "--client-id needs the URL of an MCP server"},
+		{"a sign-in that cannot be", strings.Fields("connect --device -- cat"), "--device needs the URL of an MCP server"},
+		{"a sign-in that cannot be", strings.Fields("run --device -- cat"), "--device needs the URL of an MCP server"},
+		{"a sign-in that cannot be", strings.Fields("connect https://a.example.com/mcp --device --no-login"), "leave one out"},
+		{"a sign-in that cannot be", strings.Fields("logout"), "or --all"},
+
+		// what others can reach is not served to everybody
+		{"serve", []string{"serve", "-c", open}, "listen is 0.0.0.0:0, which other machines can reach, and without access rules anyone there could use every server: add access: to the configuration, listen on 127.0.0.1:0, or pass --insecure"},
+		{"serve elsewhere", []string{"serve", "-c", closed, "--listen", "0.0.0.0:0"}, "pass --insecure"},
+		{"run", []string{"run", "--listen", "[::]:0", "--", "cat"}, "--token-env, listen on 127.0.0.1:0, or pass --insecure"},
+		{"run URL", []string{"run", "--listen", "192.0.2.1:0", "https://tools.example.com/mcp"}, "pass --insecure"},
+		{"a variable that is not set", []string{"run", "--listen", ":0", "--token-env", "NOT_SET_ANYWHERE", "--", "cat"}, "--token-env NOT_SET_ANYWHERE: the variable is not set"},
+		{"a short key", []string{"run", "--listen", ":0", "--token-env", "BRIDGE_TEST_SHORT", "--", "cat"}, "--token-env BRIDGE_TEST_SHORT: the key in the variable must have at least 16 characters"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := in(t, test.args...)
-			if code != exit.Usage {
-				t.Errorf("exit code %d, want %d", code, exit.Usage)
-			}
-			if stdout != "" {
-				t.Errorf("stdout = %q, want nothing", stdout)
-			}
-			if !strings.HasPrefix(stderr, "mcp-bridge: ") || !strings.Contains(stderr, test.stderr) {
-				t.Errorf("stderr = %q, want it to contain %q", stderr, test.stderr)
+			if all := says(t, exit.Usage, "", test.stderr, test.args...); !strings.HasPrefix(all, "mcp-bridge: ") {
+				t.Errorf("stderr begins with %q", all)
 			}
 		})
 	}
@@ -306,15 +372,9 @@ func TestFlagsOfOthers(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	code, stdout, stderr := in(t, "version")
-	if _, same, _ := in(t, "--version"); same != stdout {
+	stdout := says(t, 0, runtime.Version()+" "+runtime.GOOS+"/"+runtime.GOARCH, "", "version")
+	if same := says(t, 0, "mcp-bridge ", "", "--version"); same != stdout || !strings.HasPrefix(stdout, "mcp-bridge ") {
 		t.Errorf("--version prints %q, and version %q", same, stdout)
-	}
-	if code != 0 || stderr != "" {
-		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
-	}
-	if want := runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH; !strings.HasPrefix(stdout, "mcp-bridge ") || !strings.Contains(stdout, want) {
-		t.Errorf("stdout = %q, want bridge, its version and %q", stdout, want)
 	}
 	if good, bad := version("go1.26.9"), version("go1.26.8"); strings.Contains(good, "HTTP/2") || !strings.Contains(bad, " go1.26.8 ") || !strings.Contains(bad, "without HTTP/2 (GO-2026-6617): build it with Go 1.26.9") {
 		t.Errorf("version = %q and, of a Go whose HTTP/2 clients can crash, %q", good, bad)
@@ -339,15 +399,8 @@ const missingProgram = "no-such-program-anywhere"
 
 func TestCheck(t *testing.T) {
 	path := file(t, "bridge.yaml", good)
-	code, stdout, stderr := in(t, "check", path)
-	if code != 0 || stderr != "" {
-		t.Errorf("exit code %d, stderr %q, want 0 and nothing", code, stderr)
-	}
-	for _, want := range []string{"warning: ", missingProgram, path + " is good: 2 servers on 127.0.0.1:0\n", "  one  stdio, share: session, prefix: one__\n", "  two  stdio, share: all, prefix: two__\n"} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("stdout = %q, want it to contain %q", stdout, want)
-		}
-	}
+	contains(t, says(t, 0, "*", "", "check", path),
+		"warning: ", missingProgram, path+" is good: 2 servers on 127.0.0.1:0\n", "  one  stdio, share: session, prefix: one__\n", "  two  stdio, share: all, prefix: two__\n")
 }
 
 // What is configured is shown in short, without anything that may be a secret.
@@ -369,33 +422,19 @@ func TestCheckSummary(t *testing.T) {
 	if code != 0 || stderr != "" || stdout != want {
 		t.Errorf("exit code %d, stderr %q, stdout\n%s\nwant\n%s", code, stderr, stdout, want)
 	}
-	code, stdout, _ = in(t, "check", "-c", file(t, "one.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\" } } }"))
-	if code != 0 || !strings.Contains(stdout, "  one  http https://example.com/mcp, share: session\n") {
-		t.Errorf("exit code %d, stdout %q, want no prefix with a single server", code, stdout)
-	}
+	says(t, 0, "  one  http https://example.com/mcp, share: session\n", "*", "check", "-c", file(t, "one.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\" } } }"))
 }
 
 // A file that is no certificate is no fault of the others: check says so, and serve serves them.
 func TestCheckBadCertificate(t *testing.T) {
 	path := file(t, "bridge.yaml", "servers: { one: { http: { url: \"https://example.com/mcp\", ca_file: bridge.yaml } } }")
-	code, stdout, _ := in(t, "check", "-c", path)
-	if code != 0 || !strings.Contains(stdout, "warning: "+path+":1: server \"one\": http: ca_file: there is no PEM certificate in it\n") {
-		t.Errorf("exit code %d, stdout %q, want a warning about ca_file", code, stdout)
-	}
+	says(t, 0, "warning: "+path+":1: server \"one\": http: ca_file: there is no PEM certificate in it\n", "*", "check", "-c", path)
 }
 
 // All faults are reported in one go, each with its line.
 func TestCheckReportsFaults(t *testing.T) {
 	path := file(t, "bridge.yaml", "servers:\n  one: { stdio: { commnad: cat } }\n  two: { stdio: { command: cat }, timeout: 90 }\n")
-	code, stdout, stderr := in(t, "check", "-c", path)
-	if code != exit.Usage || stdout != "" {
-		t.Errorf("exit code %d, stdout %q, want %d and nothing", code, stdout, exit.Usage)
-	}
-	for _, want := range []string{"bridge.yaml:2: ", `did you mean "command"?`, "bridge.yaml:3: ", "add a unit"} {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("stderr = %q, want it to contain %q", stderr, want)
-		}
-	}
+	contains(t, says(t, exit.Usage, "", "*", "check", "-c", path), "bridge.yaml:2: ", `did you mean "command"?`, "bridge.yaml:3: ", "add a unit")
 }
 
 // While it serves, stdout has what the user needs and stderr the log, nothing
@@ -413,15 +452,7 @@ func TestServeOutput(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
-			r, w := io.Pipe()
-			var log bytes.Buffer // read after the end only
-			ended := make(chan int, 1)
-			go func() {
-				code := run(ctx, test.args, w, &log)
-				w.Close()
-				ended <- code
-			}()
-			out := bufio.NewReader(r)
+			k := start(ctx, t, test.args...)
 			var text strings.Builder
 			pasted := test.args[0] == "run" // serve shows it on a terminal
 			end := "\nconsole: "
@@ -429,10 +460,10 @@ func TestServeOutput(t *testing.T) {
 				end = "\n}\n"
 			}
 			for !strings.Contains(text.String(), end) {
-				line, err := out.ReadString('\n')
+				line, err := k.out.ReadString('\n')
 				text.WriteString(line)
 				if err != nil {
-					t.Fatalf("stdout ended early: %q; stderr: %s", text.String(), log.String())
+					t.Fatalf("stdout ended early: %q", text.String())
 				}
 			}
 			stdout := text.String()
@@ -470,15 +501,15 @@ func TestServeOutput(t *testing.T) {
 			}
 
 			stop()
-			rest, err := io.ReadAll(out)
-			if code := <-ended; code != 0 {
-				t.Errorf("exit code %d, want 0; stderr: %s", code, log.String())
+			rest, err := io.ReadAll(k.out)
+			if code := <-k.ended; code != 0 {
+				t.Errorf("exit code %d, want 0; stderr: %s", code, &k.log)
 			}
 			if err != nil || len(rest) > 0 {
 				t.Errorf("stdout goes on with %q (error %v), want nothing", rest, err)
 			}
 			warned := false
-			for line := range strings.Lines(log.String()) {
+			for line := range strings.Lines(k.log.String()) {
 				var entry struct{ Level, Msg string }
 				if err := json.Unmarshal([]byte(line), &entry); err != nil || entry.Level == "" {
 					t.Errorf("stderr has %q, want lines of the log only", line)
@@ -486,7 +517,7 @@ func TestServeOutput(t *testing.T) {
 				warned = warned || entry.Level == "WARN" && strings.Contains(entry.Msg, missingProgram)
 			}
 			if !warned && test.name != "run" {
-				t.Errorf("stderr = %q, want a warning about %s", log.String(), missingProgram)
+				t.Errorf("stderr = %q, want a warning about %s", k.log.String(), missingProgram)
 			}
 		})
 	}
@@ -498,8 +529,5 @@ func TestTakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	code, stdout, stderr := in(t, "run", "--listen", l.Addr().String(), "--", "cat")
-	if code != exit.Failure || stdout != "" || !strings.Contains(stderr, "address already in use: choose another address with --port or listen:, or port 0 for any free one") {
-		t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing, and advice", code, stdout, stderr, exit.Failure)
-	}
+	says(t, exit.Failure, "", "address already in use: choose another address with --port or listen:, or port 0 for any free one", "run", "--listen", l.Addr().String(), "--", "cat")
 }

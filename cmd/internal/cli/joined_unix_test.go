@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/internal/cluster/redis/redistest"
 	"github.com/mcp-bridge/bridge/internal/porttest"
 )
@@ -26,7 +27,7 @@ func TestServeJoins(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	out, stdout := io.Pipe()
-	log := &safe{}
+	log := &adaptertest.Log{}
 	ended := make(chan int, 1)
 	go func() {
 		ended <- run(ctx, []string{"serve", config, "--json"}, stdout, log)

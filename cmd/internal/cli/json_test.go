@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"io"
@@ -23,14 +22,8 @@ func TestStartJSON(t *testing.T) {
 		{[]string{"serve", file(t, "bridge.yaml", good), "--json"}, []string{"one", "two"}},
 	} {
 		ctx, stop := context.WithCancel(t.Context())
-		r, w := io.Pipe()
-		ended := make(chan int, 1)
-		go func() {
-			ended <- run(ctx, test.args, w, io.Discard)
-			w.Close()
-		}()
-		out := bufio.NewReader(r)
-		line, _ := out.ReadBytes('\n')
+		k := start(ctx, t, test.args...)
+		line, _ := k.out.ReadBytes('\n')
 		var said struct {
 			Listen  string
 			All     *struct{ MCP, SSE string }
@@ -55,7 +48,7 @@ func TestStartJSON(t *testing.T) {
 			t.Errorf("%q: %s", test.args, line)
 		}
 		stop()
-		if rest, _ := io.ReadAll(out); len(rest) > 0 || <-ended != 0 {
+		if rest, _ := io.ReadAll(k.out); len(rest) > 0 || <-k.ended != 0 {
 			t.Errorf("%q: more on stdout: %q", test.args, rest)
 		}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -49,45 +48,34 @@ func signed(t *testing.T, browser bool) *oauthtest.Resource {
 	return r
 }
 
-func command(t *testing.T, args ...string) (code int, stdout, stderr string) {
-	t.Helper()
-	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
-	return code, out.String(), errs.String()
-}
-
 // login, logins and logout; connect uses what was kept, and asks nobody.
 func TestLogin(t *testing.T) {
 	r := signed(t, true)
-	if code, out, _ := command(t, "logins"); code != 0 || out != "you are not signed in at any server\n" {
+	if code, out, _ := in(t, "logins"); code != 0 || out != "you are not signed in at any server\n" {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	code, out, errs := command(t, "login", r.URL)
+	code, out, errs := in(t, "login", r.URL)
 	if want := "signed in at " + r.Issuer.URL + " for " + r.URL + "; until "; code != 0 || !strings.HasPrefix(out, want) || !strings.Contains(errs, "/authorize?") {
 		t.Fatalf("login = %d %s%s, want %s", code, out, errs, want)
 	}
-	if code, out, _ := command(t, "logins", r.URL); code != 0 || !strings.Contains(out, r.Issuer.URL) || !strings.Contains(out, "renewed by itself") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+	if code, out, _ := in(t, "logins", r.URL); code != 0 || !strings.Contains(out, r.Issuer.URL) || !strings.Contains(out, "renewed by itself") || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	if code, out, _ := command(t, "logins", "--json"); code != 0 || gjson.Get(out, "logins.0.server").Str != r.URL || !gjson.Get(out, "logins.0.until").Exists() || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
+	if code, out, _ := in(t, "logins", "--json"); code != 0 || gjson.Get(out, "logins.0.server").Str != r.URL || !gjson.Get(out, "logins.0.until").Exists() || strings.Contains(out, "access-") || strings.Contains(out, "refresh-") {
 		t.Errorf("logins --json = %d %s", code, out)
 	}
 	t.Setenv("BROWSER", "")
 	k := start(t.Context(), t, "connect", r.URL)
-	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
-		t.Errorf("initialize: %s", a)
-	}
+	k.greet()
 	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "access-") {
 		t.Errorf("connect = %d %s", code, errs)
 	}
-	if code, out, errs := command(t, "tools", r.URL); code != 0 || !strings.Contains(out, "echo") {
-		t.Errorf("tools = %d %s%s", code, out, errs)
-	}
-	if code, out, errs := command(t, "logout", r.URL); code != 0 || out != "signed out of "+r.URL+"\n" || errs != "" || r.Issuer.Asked("/revoke") != 1 {
+	says(t, 0, "echo", "*", "tools", r.URL)
+	if code, out, errs := in(t, "logout", r.URL); code != 0 || out != "signed out of "+r.URL+"\n" || errs != "" || r.Issuer.Asked("/revoke") != 1 {
 		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
 	for _, args := range [][]string{{"logins", r.URL}, {"logout", r.URL}} {
-		if code, _, errs := command(t, args...); code != 1 || errs == "" {
+		if code, _, errs := in(t, args...); code != 1 || errs == "" {
 			t.Errorf("%q = %d %s", args, code, errs)
 		}
 	}
@@ -98,9 +86,7 @@ func TestLogin(t *testing.T) {
 func TestConnectSignsIn(t *testing.T) {
 	r := signed(t, true)
 	k := start(t.Context(), t, "connect", r.URL)
-	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
-		t.Errorf("initialize: %s", a)
-	}
+	k.greet()
 	if code, out, errs := k.leave(); code != 0 || !strings.Contains(errs, "you must sign in at") || strings.Contains(out, "sign in") {
 		t.Errorf("connect = %d %s %s", code, out, errs)
 	}
@@ -125,7 +111,7 @@ func TestLookSignsIn(t *testing.T) {
 	r := signed(t, true)
 	for _, cut := range []bool{false, true} {
 		for _, args := range [][]string{{"tools", r.URL}, {"call", r.URL, "echo"}, {"prompts", r.URL}, {"resources", r.URL}} {
-			code, out, errs := command(t, args...)
+			code, out, errs := in(t, args...)
 			if code != exit.Server || out != "" || !strings.HasSuffix(errs, "; sign in: mcp-bridge login URL\n") || cut != strings.Contains(errs, "the stored login for it cannot be read") {
 				t.Errorf("%q: %d %s%s", args, code, out, errs)
 			}
@@ -133,23 +119,19 @@ func TestLookSignsIn(t *testing.T) {
 		if cut {
 			break
 		}
-		if code, _, errs := command(t, "login", r.URL); code != 0 {
-			t.Fatal(errs)
-		}
+		says(t, 0, "*", "*", "login", r.URL)
 		files, err := filepath.Glob(filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "*.json"))
 		if err != nil || len(files) != 1 {
 			t.Fatal(files, err)
 		}
-		if err := os.WriteFile(files[0], []byte("{"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, files[0], "{")
 	}
 	plain := newRemote(t, http.StatusUnauthorized)
-	if code, _, errs := command(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "it wants credentials (HTTP 401): pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
+	if code, _, errs := in(t, "tools", plain.URL+"/mcp"); code != exit.Server || !strings.HasSuffix(errs, "it wants credentials (HTTP 401): pass --header 'Authorization: Bearer ${TOKEN}', or sign in: mcp-bridge login URL\n") {
 		t.Errorf("without a challenge: %d %s", code, errs)
 	}
 	for _, header := range []string{"Authorization", "X-API-Key"} {
-		if code, _, errs := command(t, "tools", plain.URL+"/mcp", "--header", header+": top-secret"); code != exit.Server || !strings.Contains(errs, "it refuses the credentials in the header "+header+" (HTTP 401): check them") || strings.Contains(errs, "--header") {
+		if code, _, errs := in(t, "tools", plain.URL+"/mcp", "--header", header+": top-secret"); code != exit.Server || !strings.Contains(errs, "it refuses the credentials in the header "+header+" (HTTP 401): check them") || strings.Contains(errs, "--header") {
 			t.Errorf("with %s: %d %s", header, code, errs)
 		}
 	}
@@ -161,9 +143,7 @@ func TestConnectDevice(t *testing.T) {
 	r := signed(t, true)
 	r.Issuer.Device = func(int) string { return "" }
 	k := start(t.Context(), t, "connect", r.URL, "--device")
-	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
-		t.Errorf("initialize: %s", a)
-	}
+	k.greet()
 	code, out, errs := k.leave()
 	if code != 0 || !strings.Contains(errs, "open this address on any device") || !strings.Contains(errs, "BCDF-GHJK") || strings.Contains(out, "BCDF") || r.Issuer.Asked("/authorize") != 0 {
 		t.Errorf("connect = %d %s %s, the browser: %d", code, out, errs, r.Issuer.Asked("/authorize"))
@@ -173,31 +153,21 @@ func TestConnectDevice(t *testing.T) {
 // A server of a file signs in by its name.
 func TestLoginByName(t *testing.T) {
 	r := signed(t, true)
-	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	text := "servers:\n  notes:\n    http: { url: \"" + r.URL + "\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	file := file(t, "bridge.yaml", "servers:\n  notes:\n    http: { url: \""+r.URL+"\", oauth: { login: true } }\n  other:\n    http: http://127.0.0.1:1/mcp\n")
 	for args, want := range map[string]string{
 		"login other -c ": "has no login: true", "login note -c ": "did you mean notes?", "login notes --scope a -c ": "--scope needs a URL",
 	} {
-		if code, _, errs := command(t, append(strings.Fields(args), file)...); code != 2 || !strings.Contains(errs, want) {
-			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
-		}
+		says(t, 2, "*", want, append(strings.Fields(args), file)...)
 	}
-	if code, out, errs := command(t, "login", "notes", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at ") {
+	if code, out, errs := in(t, "login", "notes", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at ") {
 		t.Fatalf("login = %d %s%s", code, out, errs)
 	}
 	k := start(t.Context(), t, "connect", "notes", "-c", file)
-	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
-		t.Errorf("initialize: %s", a)
-	}
+	k.greet()
 	if code, _, errs := k.leave(); code != 0 || strings.Contains(errs, "you must sign in at") {
 		t.Errorf("connect = %d %s", code, errs)
 	}
-	if code, out, _ := command(t, "logout", "--all"); code != 0 || !strings.Contains(out, r.URL) {
-		t.Errorf("logout = %d %s", code, out)
-	}
+	says(t, 0, r.URL, "*", "logout", "--all")
 }
 
 // I-302: an HTTP API of a file signs in by its name, too. Its calls are made as that person.
@@ -212,21 +182,15 @@ func TestLoginOfAPI(t *testing.T) {
 		_, _ = w.Write([]byte("the page"))
 	}))
 	defer api.Close()
-	file := filepath.Join(t.TempDir(), "bridge.yaml")
-	text := "servers:\n  wiki:\n    rest:\n      base_url: " + api.URL + "\n      auth: { login: true, client: { issuer: \"" + p.Issuer.URL + "\" } }\n      tools: { page: { request: GET /page } }\n"
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in to the API") {
+	file := file(t, "bridge.yaml", "servers:\n  wiki:\n    rest:\n      base_url: "+api.URL+"\n      auth: { login: true, client: { issuer: \""+p.Issuer.URL+"\" } }\n      tools: { page: { request: GET /page } }\n")
+	if code, out, errs := in(t, "call", "wiki", "page", "-c", file); code == 0 || !strings.Contains(out+errs, "nobody has signed in to the API") {
 		t.Errorf("call before the login = %d %s%s", code, out, errs)
 	}
-	if code, out, errs := command(t, "login", "wiki", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at "+p.Issuer.URL+" for "+api.URL) {
+	if code, out, errs := in(t, "login", "wiki", "-c", file); code != 0 || !strings.HasPrefix(out, "signed in at "+p.Issuer.URL+" for "+api.URL) {
 		t.Fatalf("login = %d %s%s", code, out, errs)
 	}
-	if code, out, errs := command(t, "call", "wiki", "page", "-c", file); code != 0 || !strings.Contains(out, "the page") {
-		t.Errorf("call = %d %s%s", code, out, errs)
-	}
-	if code, out, errs := command(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
+	says(t, 0, "the page", "*", "call", "wiki", "page", "-c", file)
+	if code, out, errs := in(t, "logout", "wiki", "-c", file); code != 0 || p.Issuer.Asked("/revoke") != 1 {
 		t.Errorf("logout = %d %s%s", code, out, errs)
 	}
 }
@@ -239,35 +203,25 @@ func TestLogoutBegun(t *testing.T) {
 		if code := run(ctx, []string{"login", r.URL}, io.Discard, &trigger{text: "/authorize?", f: stop}); code == 0 || r.Issuer.Asked("/register") != i+1 {
 			t.Fatalf("login = %d, %d registrations", code, r.Issuer.Asked("/register"))
 		}
-		if code, out, errs := command(t, args...); code != 0 || out != "forgot 1 unfinished sign-in\n" {
+		if code, out, errs := in(t, args...); code != 0 || out != "forgot 1 unfinished sign-in\n" {
 			t.Errorf("%q = %d %s%s", args, code, out, errs)
 		}
 	}
-	if code, _, errs := command(t, "logout", r.URL); code != 1 || !strings.Contains(errs, "there is no login for") {
-		t.Errorf("once more: %d %s", code, errs)
-	}
+	says(t, 1, "*", "there is no login for", "logout", r.URL)
 }
 
 // logout says what it could not do, and --all forgets also what cannot be read.
 func TestLogoutFails(t *testing.T) {
 	r := signed(t, true)
-	if code, out, errs := command(t, "login", r.URL); code != 0 {
-		t.Fatalf("login = %d %s%s", code, out, errs)
-	}
+	says(t, 0, "*", "*", "login", r.URL)
 	r.Issuer.Answer("/revoke", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
-	if code, out, errs := command(t, "logout", r.URL); code != 1 || out != "" || !strings.Contains(errs, r.URL+": the login is removed here, but its tokens could not be revoked") {
-		t.Errorf("logout = %d %s%s", code, out, errs)
-	}
+	says(t, 1, "", r.URL+": the login is removed here, but its tokens could not be revoked", "logout", r.URL)
 	broken := filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins", "abc.json")
-	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, out, _ := command(t, "logins"); code != 0 || strings.Contains(out, "abc") {
+	write(t, broken, "{")
+	if code, out, _ := in(t, "logins"); code != 0 || strings.Contains(out, "abc") {
 		t.Errorf("logins = %d %s", code, out)
 	}
-	if code, out, errs := command(t, "logout", "--all"); code != 1 || out != "" || !strings.Contains(errs, "the login is removed, but its tokens could not be revoked") {
-		t.Errorf("logout --all = %d %s%s", code, out, errs)
-	}
+	says(t, 1, "", "the login is removed, but its tokens could not be revoked", "logout", "--all")
 	if _, err := os.Stat(broken); !os.IsNotExist(err) {
 		t.Errorf("the broken login is still there: %v", err)
 	}
@@ -277,26 +231,15 @@ func TestLogoutFails(t *testing.T) {
 // asks for a login is not.
 func TestNoFolder(t *testing.T) {
 	r := newRemote(t, 0)
-	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("MCP_BRIDGE_STATE_DIR", file) // which is no folder
-	if code, out, errs := command(t, "tools", r.URL+"/mcp"); code != 0 || !strings.Contains(out, "echo") {
-		t.Errorf("tools = %d %s%s", code, out, errs)
-	}
+	t.Setenv("MCP_BRIDGE_STATE_DIR", file(t, "file", "")) // which is no folder
+	says(t, 0, "echo", "*", "tools", r.URL+"/mcp")
 	k := start(t.Context(), t, "connect", r.URL+"/mcp")
-	if a := k.ask(hello); !strings.Contains(a, `"result"`) {
-		t.Errorf("initialize: %s", a)
-	}
+	k.greet()
 	if code, _, errs := k.leave(); code != 0 || strings.Count(errs, "the folder of logins cannot be read") != 1 {
 		t.Errorf("connect = %d %s", code, errs)
 	}
-	bridge := filepath.Join(t.TempDir(), "bridge.yaml")
-	if err := os.WriteFile(bridge, []byte("servers: { a: { http: { url: \""+r.URL+"/mcp\", oauth: { login: true } } } }\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, _, errs := command(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {
+	bridge := file(t, "bridge.yaml", "servers: { a: { http: { url: \""+r.URL+"/mcp\", oauth: { login: true } } } }\n")
+	if code, _, errs := in(t, "tools", "-c", bridge); code == 0 || !strings.Contains(errs, "the folder of logins cannot be read") {
 		t.Errorf("a file that asks for a login: %d %s", code, errs)
 	}
 }
@@ -306,28 +249,5 @@ func TestLoginNobody(t *testing.T) {
 	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
-	if code, _, errs := command(t, "login", s.URL+"/mcp"); code != exit.Server || !strings.Contains(errs, "the server cannot be reached: ") {
-		t.Errorf("login = %d %s, want %d", code, errs, exit.Server)
-	}
-}
-
-// A secret needs an issuer that it is for, and a client.
-func TestSignInFlags(t *testing.T) {
-	t.Setenv("LOGIN_TEST_SECRET", "s3cret")
-	for args, want := range map[string]string{
-		"connect https://a.example.com/mcp --client-secret-env LOGIN_TEST_SECRET":                "--client-id",
-		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_SECRET":  "needs an --issuer",
-		"connect https://a.example.com/mcp --client-id a --client-secret-env LOGIN_TEST_NOTHING": "the variable is not set",
-		"connect https://a.example.com/mcp --callback https://b.example.com/cb":                  "redirect_uri must be an address of this machine",
-		"connect --client-id a -- cat":                          "--client-id needs the URL of an MCP server",
-		"run --client-id a -- cat":                              "--client-id needs the URL of an MCP server",
-		"connect --device -- cat":                               "--device needs the URL of an MCP server",
-		"run --device -- cat":                                   "--device needs the URL of an MCP server",
-		"connect https://a.example.com/mcp --device --no-login": "leave one out",
-		"logout": "or --all",
-	} {
-		if code, _, errs := command(t, strings.Fields(args)...); code != 2 || !strings.Contains(errs, want) || strings.Contains(errs, "s3cret") {
-			t.Errorf("%s: %d %s, want %s", args, code, errs, want)
-		}
-	}
+	says(t, exit.Server, "*", "the server cannot be reached: ", "login", s.URL+"/mcp")
 }

@@ -1,8 +1,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -15,8 +13,6 @@ import (
 	metricpb "go.opentelemetry.io/proto/otlp/metrics/v1"
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
-
-	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 )
 
 // metricStub is a collector of metrics that keeps the last values that it gets.
@@ -107,16 +103,25 @@ func TestMeters(t *testing.T) {
 			if got := textsOf(of.Resource.Attributes); got["service.name"] != "mcp-bridge" {
 				t.Errorf("the resource is %v", got)
 			}
+			find := func(name string) *metricpb.Metric {
+				at := slices.IndexFunc(of.ScopeMetrics[0].Metrics, func(m *metricpb.Metric) bool { return m.Name == name })
+				if at < 0 {
+					t.Fatalf("there is no %s", name)
+				}
+				return of.ScopeMetrics[0].Metrics[at]
+			}
+			equal := func(name string, got, want map[string]string) {
+				for key, value := range want {
+					if got[key] != value || value == "" {
+						t.Errorf("%s: %s is %q, want %q", name, key, got[key], value)
+					}
+				}
+			}
 			for name, more := range map[string]map[string]string{
 				"mcp.server.operation.duration": {"network.transport": "pipe"},
 				"mcp.client.operation.duration": {"network.transport": "tcp", "network.protocol.name": "http", "server.address": "127.0.0.1", "server.port": r.URL[strings.LastIndex(r.URL, ":")+1:]},
 			} {
-				at := slices.IndexFunc(of.ScopeMetrics[0].Metrics, func(m *metricpb.Metric) bool { return m.Name == name })
-				if at < 0 {
-					t.Errorf("there is no %s", name)
-					continue
-				}
-				m := of.ScopeMetrics[0].Metrics[at]
+				m := find(name)
 				if h := m.GetHistogram(); m.Unit != "s" || m.Description == "" || h.AggregationTemporality != test.times {
 					t.Errorf("%s: unit %q, description %q, %v", name, m.Unit, m.Description, h.AggregationTemporality)
 				}
@@ -131,29 +136,16 @@ func TestMeters(t *testing.T) {
 					}
 					tools[got["gen_ai.tool.name"]] += p.Count
 					more["mcp.protocol.version"], more["gen_ai.operation.name"] = got["mcp.protocol.version"], "execute_tool"
-					for key, value := range more {
-						if got[key] != value || value == "" {
-							t.Errorf("%s: %s is %q, want %q", name, key, got[key], value)
-						}
-					}
+					equal(name, got, more)
 				}
 				session := strings.Replace(name, "operation", "session", 1)
-				at = slices.IndexFunc(of.ScopeMetrics[0].Metrics, func(m *metricpb.Metric) bool { return m.Name == session })
-				if at < 0 {
-					t.Errorf("there is no %s", session)
-					continue
-				}
-				points := of.ScopeMetrics[0].Metrics[at].GetHistogram().DataPoints
+				points := find(session).GetHistogram().DataPoints
 				delete(more, "gen_ai.operation.name")
-				if got := textsOf(points[0].Attributes); len(points) != 1 || points[0].Count != 1 || got["error.type"] != "" {
+				got := textsOf(points[0].Attributes)
+				if len(points) != 1 || points[0].Count != 1 || got["error.type"] != "" {
 					t.Errorf("%s has the values %v", session, points)
-				} else {
-					for key, value := range more {
-						if got[key] != value {
-							t.Errorf("%s: %s is %q, want %q", session, key, got[key], value)
-						}
-					}
 				}
+				equal(session, got, more)
 				if tools["echo"] != 1 || tools["other"] != 1 || len(tools) != 2 {
 					t.Errorf("%s has the tools %v", name, tools)
 				}
@@ -200,15 +192,9 @@ func TestMetersRefused(t *testing.T) {
 		{"OTEL_METRIC_EXPORT_INTERVAL=1m", `OTEL_METRIC_EXPORT_INTERVAL is "1m": must be a positive number of milliseconds`},
 		{"OTEL_RESOURCE_ATTRIBUTES=secret", "OTEL_RESOURCE_ATTRIBUTES"},
 	} {
-		t.Run(test.env, func(t *testing.T) {
-			name, value, _ := strings.Cut(test.env, "=")
-			env := map[string]string{"OTEL_METRICS_EXPORTER": "otlp"}
-			env[name] = value
-			quietly(t, env)
-			_, _, err := newMeters(context.Background(), slog.New(slog.DiscardHandler))
-			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
+		refusesEnvironment(t, "OTEL_METRICS_EXPORTER=otlp "+test.env, test.want, func() error {
+			_, _, err := newMeters(t.Context(), slog.New(slog.DiscardHandler))
+			return err
 		})
 	}
 }

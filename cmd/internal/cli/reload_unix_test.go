@@ -3,10 +3,7 @@
 package cli
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -24,24 +20,6 @@ import (
 	"github.com/mcp-bridge/bridge/cmd/internal/exit"
 	"github.com/mcp-bridge/bridge/internal/porttest"
 )
-
-// safe is a buffer for several goroutines.
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 // await waits until something is so.
 func await(t *testing.T, what string, so func() bool) {
@@ -60,9 +38,7 @@ func TestReload(t *testing.T) {
 	}
 	config := file(t, "bridge.yaml", "")
 	write := func(text string) {
-		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, config, text)
 	}
 	const key = "0123456789abcdef-ops"
 	t.Setenv("OPS_KEY", key)
@@ -72,19 +48,9 @@ func TestReload(t *testing.T) {
 	manager := listenManager(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	out, stdout := io.Pipe()
-	log := &safe{}
-	ended := make(chan int, 1)
-	go func() { ended <- run(ctx, []string{"serve", config, "--listen", "127.0.0.1:0", "--json"}, stdout, log) }()
-	line, err := bufio.NewReader(out).ReadBytes('\n')
-	if err != nil {
-		t.Fatalf("%v: %s", err, log)
-	}
-	var said struct{ Listen string }
-	if err := json.Unmarshal(line, &said); err != nil {
-		t.Fatal(err)
-	}
-	at := "http://" + said.Listen
+	k := start(ctx, t, "serve", config, "--listen", "127.0.0.1:0", "--json")
+	listens := k.listens()
+	at := "http://" + listens
 	ready := func() string {
 		r, err := http.NewRequestWithContext(t.Context(), "GET", at+"/readyz", nil)
 		if err != nil {
@@ -99,46 +65,39 @@ func TestReload(t *testing.T) {
 		b, _ := io.ReadAll(a.Body)
 		return string(b)
 	}
-	if got := manager(); !strings.Contains(got, "READY=1\nSTATUS=serving 1 server on "+said.Listen) {
+	if got := manager(); !strings.Contains(got, "READY=1\nSTATUS=serving 1 server on "+listens) {
 		t.Errorf("the service manager was told %q", got)
 	}
 
-	try := func(code int, stdout, stderr string, args ...string) {
-		t.Helper()
-		got, o, e := in(t, args...)
-		if got != code || !strings.Contains(o, stdout) || !strings.Contains(e, stderr) || stderr == "" && e != "" {
-			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d, %q, %q", args, got, o, e, code, stdout, stderr)
-		}
-	}
 	write(text + "  two: { stdio: { command: cat } }\n")
-	try(0, "servers.two none → added (live)\nservers 1 → 2 (next)\n", "", "reload", at, "--check", "--token-env", "OPS_KEY")
-	try(0, "at "+at+" this would change:\nservers.two none → added (live)\n", "", "check", config, "--against", at, "--token-env", "OPS_KEY")
-	try(1, "", "which differs from", "check", file(t, "other.yaml", text), "--against", at, "--token-env", "OPS_KEY")
+	says(t, 0, "servers.two none → added (live)\nservers 1 → 2 (next)\n", "", "reload", at, "--check", "--token-env", "OPS_KEY")
+	says(t, 0, "at "+at+" this would change:\nservers.two none → added (live)\n", "", "check", config, "--against", at, "--token-env", "OPS_KEY")
+	says(t, 1, "other.yaml is good: 1 server", "which differs from", "check", file(t, "other.yaml", text), "--against", at, "--token-env", "OPS_KEY")
 	if strings.Contains(ready(), `"two"`) {
 		t.Error("to ask what would change has changed it")
 	}
-	try(1, "", "--token-env", "reload", at)
-	try(1, "", "list the caller's name in admin", "reload", at, "--token-env", "DEV_KEY")
-	try(exit.Usage, "", "the variable is not set", "reload", at, "--token-env", "NO_KEY")
-	try(exit.Server, "", "nothing listens at 127.0.0.1:1", "reload", "http://127.0.0.1:1")
-	try(0, "servers.two none → added (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
+	says(t, 1, "", "--token-env", "reload", at)
+	says(t, 1, "", "list the caller's name in admin", "reload", at, "--token-env", "DEV_KEY")
+	says(t, exit.Usage, "", "the variable is not set", "reload", at, "--token-env", "NO_KEY")
+	says(t, exit.Server, "", "nothing listens at 127.0.0.1:1", "reload", "http://127.0.0.1:1")
+	says(t, 0, "servers.two none → added (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
 	if !strings.Contains(ready(), `"two"`) {
 		t.Errorf("what was added is not there: %s", ready())
 	}
-	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1\nSTATUS=serving 2 servers on "+said.Listen) {
+	if a, b := manager(), manager(); !strings.HasPrefix(a, "RELOADING=1") || !strings.HasPrefix(b, "READY=1\nSTATUS=serving 2 servers on "+listens) {
 		t.Errorf("the service manager was told %q, then %q", a, b)
 	}
-	try(0, "nothing has changed\n", "", "reload", at, "--token-env", "OPS_KEY")
+	says(t, 0, "nothing has changed\n", "", "reload", at, "--token-env", "OPS_KEY")
 	manager()
 	manager()
 
 	write(text + "  two: { nonsense: 1 }\n")
-	try(exit.Usage, "", "bridge.yaml:8: server \"two\": unknown key \"nonsense\"", "reload", at, "--token-env", "OPS_KEY")
+	says(t, exit.Usage, "", "bridge.yaml:8: server \"two\": unknown key \"nonsense\"", "reload", at, "--token-env", "OPS_KEY")
 	if got := ready(); !strings.Contains(got, `"two"`) || !strings.Contains(got, `"last_error": "the file has`) {
 		t.Errorf("after a fault: %s", got)
 	}
 	write(text + "  two: " + strings.Repeat("[", 40_000) + strings.Repeat("]", 40_000) + "\n")
-	try(exit.Usage, "", "bridge.yaml:8: lists and mappings are nested deeper than 100 levels", "reload", at, "--token-env", "OPS_KEY")
+	says(t, exit.Usage, "", "bridge.yaml:8: lists and mappings are nested deeper than 100 levels", "reload", at, "--token-env", "OPS_KEY")
 	if got := ready(); !strings.Contains(got, `"two"`) || !strings.Contains(got, `"last_error": "the file has`) {
 		t.Errorf("after a file that is nested too deep: %s", got)
 	}
@@ -153,23 +112,19 @@ func TestReload(t *testing.T) {
 	}
 
 	write(text + "log_level: error\n")
-	try(0, "log_level info → error (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
+	says(t, 0, "log_level info → error (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
 	write(text)
-	try(0, "log_level error → info (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
+	says(t, 0, "log_level error → info (live)\n", "", "reload", at, "--token-env", "OPS_KEY")
 	stop()
-	if code := <-ended; code != 0 {
-		t.Errorf("exit code %d: %s", code, log)
+	if code := <-k.ended; code != 0 {
+		t.Errorf("exit code %d: %s", code, &k.log)
 	}
-	for _, want := range []string{"fault of the configuration", "nothing has changed", "configuration reloaded", "need a restart", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`} {
-		if !strings.Contains(log.String(), want) {
-			t.Errorf("the log does not have %q: %s", want, log)
-		}
-	}
+	contains(t, k.log.String(), "fault of the configuration", "nothing has changed", "configuration reloaded", "need a restart", `"msg":"console","principal":"dev","action":"reload","outcome":"denied"`)
 	// The log is whole now. The first reload, the one by SIGHUP, and the one with log_level: info are logged.
-	if n := strings.Count(log.String(), "configuration reloaded"); n != 3 {
-		t.Errorf("%d of 4 reloads are logged, want all but the one with log_level: error: %s", n, log)
+	if n := strings.Count(k.log.String(), "configuration reloaded"); n != 3 {
+		t.Errorf("%d of 4 reloads are logged, want all but the one with log_level: error: %s", n, &k.log)
 	}
-	if strings.Contains(log.String(), key) {
+	if strings.Contains(k.log.String(), key) {
 		t.Error("the log has a key")
 	}
 	var told []string
@@ -219,27 +174,13 @@ func TestReloadOwn(t *testing.T) {
 // A bridge without rules takes it from programs of its own machine; run has no file.
 func TestReloadAlone(t *testing.T) {
 	for _, args := range [][]string{{"run", "--port", "0", "--json", "--", "cat"}, {"serve", file(t, "bridge.yaml", "listen: 127.0.0.1:0\nservers:\n  one: { stdio: { command: cat } }\n"), "--json"}} {
-		ctx, stop := context.WithCancel(t.Context())
-		out, stdout := io.Pipe()
-		ended := make(chan int, 1)
-		go func() { ended <- run(ctx, args, stdout, io.Discard) }()
-		line, err := bufio.NewReader(out).ReadBytes('\n')
-		if err != nil {
-			t.Fatal(err)
-		}
-		var said struct{ Listen string }
-		if err := json.Unmarshal(line, &said); err != nil {
-			t.Fatal(err)
-		}
-		code, o, e := in(t, "reload", "http://"+said.Listen, "--json")
+		code, o, e := in(t, "reload", "http://"+serving(t, args...), "--json")
 		if args[0] == "run" && (code != 1 || !strings.Contains(e, "mcp-bridge serve")) {
 			t.Errorf("run: exit code %d, %q, %q", code, o, e)
 		}
 		if args[0] == "serve" && (code != 0 || !strings.Contains(o, `"changes": []`)) {
 			t.Errorf("serve: exit code %d, %q, %q", code, o, e)
 		}
-		stop()
-		<-ended
 	}
 }
 

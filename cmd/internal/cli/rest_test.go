@@ -41,29 +41,21 @@ func TestCheckLost(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "")
 	document := filepath.Join(filepath.Dir(path), "pets.yaml")
 	text := petsDocument + "  /gone: { $ref: gone.yaml }\n  /wrong:\n    post: 7\n"
-	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, document, text)
 	code, stdout, stderr := in(t, "check", "-c", path)
 	want := path + `: server "pets": rest: 2 operations cannot be used, as the warnings say: /gone, POST /wrong; mend the document, or leave them out by expose` + "\n"
 	if code != exit.Usage || !strings.Contains(stderr, want) || !strings.Contains(stdout, "warning: pets.yaml:17: ") || !strings.Contains(stdout, path+" loses operations: 1 server") || strings.Contains(stdout, "is good") {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
 	}
 	path = pets(t, "https://pets.example.com/v1", "      expose: [all, not /gone, not POST]\n")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, " is good: ") {
-		t.Errorf("of what is not exposed: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
-	}
+	write(t, filepath.Join(filepath.Dir(path), "pets.yaml"), text)
+	says(t, 0, " is good: ", "*", "check", "-c", path)
 }
 
 // A document without operations is not good.
 func TestCheckEmpty(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte("openapi: 3.1.0\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(filepath.Dir(path), "pets.yaml"), "openapi: 3.1.0\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: {}\n")
 	code, stdout, stderr := in(t, "check", "-c", path)
 	if code != exit.Usage || !strings.Contains(stderr, `server "pets": rest: the document has no operations`) || strings.Contains(stdout, "is good") {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
@@ -103,9 +95,7 @@ func TestServeMistakes(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			path := file(t, "bridge.yaml", "listen: 127.0.0.1:0\nservers:\n  good: { stdio: { command: cat } }\n  pets:\n    rest:\n      openapi: ./pets.yaml\n"+test.api)
 			if test.document != "" {
-				if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(test.document), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				write(t, filepath.Join(filepath.Dir(path), "pets.yaml"), test.document)
 			}
 			code, _, want := in(t, "check", "-c", path)
 			if code != exit.Usage || !strings.Contains(want, path+":") {
@@ -143,46 +133,31 @@ func untilServed(t *testing.T, args ...string) (code int, stdout, stderr string)
 func pets(t *testing.T, base, more string) string {
 	t.Helper()
 	path := file(t, "bridge.yaml", fmt.Sprintf("servers:\n  pets:\n    rest:\n      openapi: ./pets.yaml\n      base_url: %s\n      auth: { value: top-secret-key }\n%s", base, more))
-	if err := os.WriteFile(filepath.Join(filepath.Dir(path), "pets.yaml"), []byte(petsDocument), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(filepath.Dir(path), "pets.yaml"), petsDocument)
 	return path
 }
 
 // check reads the documents of HTTP APIs, and says what becomes of them.
 func TestCheckREST(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "  far:\n    rest: { openapi: \"https://user.example.com/api.json?key=secret\" }\n")
-	code, stdout, stderr := in(t, "check", "-c", path)
-	for _, want := range []string{
+	out := says(t, 0, "*", "", "check", "-c", path)
+	contains(t, out,
 		"is good: 2 servers", "warning: pets.yaml:16: ",
 		"  pets  rest https://pets.example.com/v1, share: session, prefix: pets__\n        2 tools, ", " bytes in a list, mode: tools, 1 warning\n",
 		"  far   rest https://user.example.com/api.json, share: session, prefix: far__\n        its document is at a URL, and was not read; if it is on the internet, servers that it names in a private network or on this machine need base_url or trusted\n",
-	} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("stdout has no %q:\n%s", want, stdout)
-		}
-	}
-	if code != 0 || stderr != "" || strings.Contains(stdout, "secret") {
-		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
+	)
+	if strings.Contains(out, "secret") {
+		t.Errorf("a secret is shown:\n%s", out)
 	}
 
 	path = pets(t, "https://pets.example.com", "      tools:\n        getPets: off\n        getPet:\n          args: { id: off, feilds: { about: x } }\n      expose: [all, not delPet]\n  gone:\n    rest: { openapi: ./gone.yaml }\n")
-	code, stdout, stderr = in(t, "check", "-c", path)
-	want := []string{
-		path + `:8: server "pets": rest: tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?` + "\n",
-		path + `:10: server "pets": rest: tools: getPet: args: id: is required: it cannot be off; give it a value` + "\n",
-		path + `:10: server "pets": rest: tools: getPet: args: feilds: GET /pets/{id} has no such argument: did you mean fields?` + "\n",
-		path + `:11: server "pets": rest: expose: "not delPet" matches no operation, so it excludes none: did you mean "not getPet"?` + "\n",
-		path + `:13: server "gone": rest: openapi is "./gone.yaml": does not exist`,
-	}
-	for _, want := range want {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("stderr has no %q:\n%s", want, stderr)
-		}
-	}
-	if code != exit.Usage || stdout != "" {
-		t.Errorf("exit code %d, stdout\n%s", code, stdout)
-	}
+	contains(t, says(t, exit.Usage, "", "*", "check", "-c", path),
+		path+`:8: server "pets": rest: tools: getPets: the document has no such operation, and a tool of your own needs a request: did you mean "getPet"?`+"\n",
+		path+`:10: server "pets": rest: tools: getPet: args: id: is required: it cannot be off; give it a value`+"\n",
+		path+`:10: server "pets": rest: tools: getPet: args: feilds: GET /pets/{id} has no such argument: did you mean fields?`+"\n",
+		path+`:11: server "pets": rest: expose: "not delPet" matches no operation, so it excludes none: did you mean "not getPet"?`+"\n",
+		path+`:13: server "gone": rest: openapi is "./gone.yaml": does not exist`,
+	)
 }
 
 // check says why a tool is as it is, and shows no secret.
@@ -205,9 +180,7 @@ func TestCheckTools(t *testing.T) {
           body: { q: "{text}", word: "${PETS_WORD}" }
 `)
 	far := file(t, "far.yaml", "servers: { far: { rest: { openapi: \"https://user.example.com/api.json\" } } }\n")
-	if code, stdout, stderr := in(t, "check", "-c", far, "--tools", "*"); code != exit.Usage || stdout != "" || !strings.Contains(stderr, `no tool of an HTTP API is called "*"`) {
-		t.Errorf("of a document that is not read: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
-	}
+	says(t, exit.Usage, "", `no tool of an HTTP API is called "*"`, "check", "-c", far, "--tools", "*")
 	code, stdout, stderr := in(t, "check", "-c", path, "--tools", "*")
 	want := `
   none (broken)
@@ -241,13 +214,11 @@ func TestCheckTools(t *testing.T) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
 	}
 	for pattern, want := range map[string]string{"getPet": "\n  pet (getPet)\n", "f*d": "\n  find\n", "*in*": "\n  find\n"} {
-		if _, stdout, _ := in(t, "check", "-c", path, "--tools", pattern); !strings.Contains(stdout, want) || strings.Count(stdout, "    name  ") != 1 {
+		if stdout := says(t, 0, want, "", "check", "-c", path, "--tools", pattern); strings.Count(stdout, "    name  ") != 1 {
 			t.Errorf("%s:\n%s", pattern, stdout)
 		}
 	}
-	if code, _, stderr := in(t, "check", "-c", path, "--tools", "x*in*"); code != exit.Usage || !strings.Contains(stderr, `no tool of an HTTP API is called "x*in*"`) {
-		t.Errorf("exit code %d, stderr\n%s", code, stderr)
-	}
+	says(t, exit.Usage, "*", `no tool of an HTTP API is called "x*in*"`, "check", "-c", path, "--tools", "x*in*")
 }
 
 // check says which rule has set what.
@@ -280,15 +251,10 @@ func TestCheckRules(t *testing.T) {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant\n%s", code, stdout, stderr, want)
 	}
 	path = pets(t, "https://pets.example.com", "      rules:\n        - match: { tag: pets }\n          timeout: 7s\n        - match: { method: GET }\n          args: { feilds: off }\n")
-	code, _, stderr = in(t, "check", "-c", path)
-	for _, want := range []string{
-		path + `:8: server "pets": rest: rules: item 1: no exposed operation matches it` + "\n",
-		path + `:11: server "pets": rest: rules: item 2: args: feilds: no operation that the rule fits has a parameter of that name: did you mean fields?` + "\n",
-	} {
-		if code != exit.Usage || !strings.Contains(stderr, want) {
-			t.Errorf("exit code %d, stderr\n%s\nwant %s", code, stderr, want)
-		}
-	}
+	contains(t, says(t, exit.Usage, "*", "*", "check", "-c", path),
+		path+`:8: server "pets": rest: rules: item 1: no exposed operation matches it`+"\n",
+		path+`:11: server "pets": rest: rules: item 2: args: feilds: no operation that the rule fits has a parameter of that name: did you mean fields?`+"\n",
+	)
 }
 
 // An HTTP API is looked at and tried like any other server, and a dry run sends
@@ -322,15 +288,9 @@ func TestREST(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			asked.Store(0)
-			code, stdout, stderr := in(t, append(test.args, "-c", path)...)
-			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
-				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
-			}
+			says(t, test.code, test.stdout, test.stderr, append(test.args, "-c", path)...)
 			if got := asked.Load(); got != test.asked {
 				t.Errorf("the API was asked %d times, want %d", got, test.asked)
-			}
-			if strings.Contains(stdout+stderr, "top-secret-key") {
-				t.Errorf("the key is shown:\n%s%s", stdout, stderr)
 			}
 		})
 	}

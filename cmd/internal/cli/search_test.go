@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -18,9 +17,7 @@ func TestToolsOfDocument(t *testing.T) {
 	path := pets(t, "https://pets.example.com/v1", "      mode: search\n")
 	document := filepath.Join(filepath.Dir(path), "pets.yaml")
 	text := "openapi: 3.1.0\nservers: [{ url: https://pets.example.com/v1 }]\ncomponents: { securitySchemes: { key: { type: apiKey, in: query, name: token } } }\npaths: { /pets: { get: { operationId: getPet, responses: {} }, post: { operationId: addPet, responses: {} } } }\n"
-	if err := os.WriteFile(document, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	write(t, document, text)
 	for _, test := range []struct {
 		name       string
 		args       []string
@@ -36,20 +33,6 @@ func TestToolsOfDocument(t *testing.T) {
 			t.Errorf("%s: exit code %d, stdout\n%s\nstderr\n%s\nwant %s, not %s", test.name, code, stdout, stderr, test.want, test.lack)
 		}
 	}
-	for _, test := range []struct {
-		args []string
-		want string
-	}{
-		{[]string{"tools", document, "--mode", "serch"}, `--mode is "serch": must be auto, tools or search: did you mean search?`},
-		{[]string{"tools", "http://127.0.0.1:1/mcp", "--all"}, "--all is for tools that are found by search"},
-		{[]string{"tools", "http://127.0.0.1:1/mcp", "--read-only"}, "--read-only needs an OpenAPI document"},
-		{[]string{"connect", "http://127.0.0.1:1/mcp", "--mode", "search"}, "--mode needs an OpenAPI document"},
-		{[]string{"run", "--expose", "all", "http://127.0.0.1:1/mcp"}, "--expose needs an OpenAPI document"},
-	} {
-		if code, _, stderr := in(t, test.args...); code != exit.Usage || !strings.Contains(stderr, test.want) {
-			t.Errorf("%q: exit code %d, stderr %s, want %s", test.args, code, stderr, test.want)
-		}
-	}
 }
 
 // In mode search operations are called by their names, though no list has them.
@@ -60,13 +43,8 @@ func TestCallSearched(t *testing.T) {
 	}))
 	defer api.Close()
 	path := pets(t, api.URL, "      mode: search\n")
-	if code, stdout, stderr := in(t, "check", "-c", path); code != 0 || !strings.Contains(stdout, "2 tools, found by search (mode: search; ") {
-		t.Errorf("check: exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
-	}
-	code, stdout, stderr := in(t, "call", "-c", path, "pets", "getPet", "id=7", "fields=a", "fields=b")
-	if code != 0 || !strings.Contains(stdout, "/pets/7?fields=a&fields=b") {
-		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s", code, stdout, stderr)
-	}
+	says(t, 0, "2 tools, found by search (mode: search; ", "*", "check", "-c", path)
+	says(t, 0, "/pets/7?fields=a&fields=b", "*", "call", "-c", path, "pets", "getPet", "id=7", "fields=a", "fields=b")
 	for _, test := range []struct {
 		name string
 		args []string
@@ -89,9 +67,7 @@ func TestToolsWeights(t *testing.T) {
 	write := func(name, text string) string {
 		t.Helper()
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		write(t, path, text)
 		return path
 	}
 	for _, name := range []string{"pet", "toy"} {

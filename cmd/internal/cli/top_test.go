@@ -74,15 +74,7 @@ func TestTop(t *testing.T) {
 		{"sessions", []string{"sessions", "http://" + a}, 0, []string{"no sessions"}, ""},
 		{"sessions as JSON", []string{"sessions", "http://" + b, "--token-env", "OPS_KEY", "--json"}, 0, []string{`"total": 0`}, ""},
 	} {
-		code, stdout, stderr := in(t, tc.args...)
-		if code != tc.code || !strings.Contains(stderr, tc.stderr) || (stderr == "") != (tc.stderr == "") {
-			t.Errorf("%s: code %d, stdout %q, stderr %q", tc.name, code, stdout, stderr)
-		}
-		for _, want := range tc.stdout {
-			if !strings.Contains(stdout, want) {
-				t.Errorf("%s: %q is not in\n%s", tc.name, want, stdout)
-			}
-		}
+		contains(t, says(t, tc.code, "*", tc.stderr, tc.args...), tc.stdout...)
 	}
 }
 
@@ -114,15 +106,11 @@ func fixedView(t *testing.T, answers map[string]string) *topView {
 // TestTopText reads the view: failing servers come first. A bridge without series has no columns for calls.
 func TestTopText(t *testing.T) {
 	got := fixedView(t, topFixture).text(screen{})
-	for _, want := range []string{
+	contains(t, got,
 		"1 of 3 servers failing: tickets\n2 sessions, 1 active call, 3 connections, 1.5 calls/s, 62 MiB\n\nSERVER ",
 		"\ntickets  circuit open  0.0 ", "\nnotes    drained  ", "\nfiles    ready         1.5      3       7         ·············▁█  1       2       8 ms  42 ms  0 ", "61 MiB", "1m32.3s",
 		"\ntickets: it is \\u202eaway\n", "tools/call read_file", "1m30s", "1f0c9a7e", "12 ms", "lost", "gone",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in\n%s", want, got)
-		}
-	}
+	)
 	if strings.Index(got, "\ntickets") > strings.Index(got, "\nfiles") {
 		t.Errorf("the failing server is not the first in\n%s", got)
 	}
@@ -193,10 +181,7 @@ func TestTopAgain(t *testing.T) {
 		io.WriteString(w, topFixture[name])
 	}))
 	defer s.Close()
-	code, stdout, stderr := in(t, "top", s.URL, "--every", "100ms")
-	if code != exit.Failure || !strings.Contains(stderr, "--token-env") {
-		t.Errorf("code %d, stderr %q", code, stderr)
-	}
+	stdout := says(t, exit.Failure, "*", "--token-env", "top", s.URL, "--every", "100ms")
 	if strings.Count(stdout, "servers failing: tickets") != 2 || strings.Count(stdout, "\nfiles ") != 3 || !strings.Contains(stdout, "\n"+s.URL+" answers with status 502\n2 sessions") {
 		t.Errorf("top shows\n%s", stdout)
 	}
@@ -242,11 +227,7 @@ func TestTopFits(t *testing.T) {
 		if size[0] >= 80 {
 			wants = append(wants, "failing: tickets", "tickets ", "\x1b[31mcircuit open\x1b[0m", "\x1b[33mdrained\x1b[0m", "\x1b[32mready\x1b[0m", "\nactive calls:\n", "\nlast failures:\n")
 		}
-		for _, want := range wants {
-			if !strings.Contains(got, want) {
-				t.Errorf("%v: %q is not in\n%s", size, want, got)
-			}
-		}
+		contains(t, got, wants...)
 	}
 }
 

@@ -319,19 +319,26 @@ func TestTracesRefused(t *testing.T) {
 		{"OTEL_TRACES_SAMPLER=parentbased_traceidratio OTEL_TRACES_SAMPLER_ARG=2", `OTEL_TRACES_SAMPLER_ARG is "2": must be a number from 0 to 1`},
 		{"OTEL_RESOURCE_ATTRIBUTES=secret", "OTEL_RESOURCE_ATTRIBUTES"},
 	} {
-		t.Run(test.env, func(t *testing.T) {
-			env := map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}
-			for _, pair := range strings.Fields(test.env) {
-				name, value, _ := strings.Cut(pair, "=")
-				env[name] = value
-			}
-			quietly(t, env)
+		refusesEnvironment(t, "OTEL_TRACES_EXPORTER=otlp "+test.env, test.want, func() error {
 			_, _, err := traces(t.Context(), slog.New(slog.DiscardHandler), io.Discard)
-			if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
-				t.Errorf("got %v, want %s", err, test.want)
-			}
+			return err
 		})
 	}
+}
+
+func refusesEnvironment(t *testing.T, pairs, want string, begin func() error) {
+	t.Run(pairs, func(t *testing.T) {
+		env := map[string]string{}
+		for _, pair := range strings.Fields(pairs) {
+			name, value, _ := strings.Cut(pair, "=")
+			env[name] = value
+		}
+		quietly(t, env)
+		err := begin()
+		if e, ok := errors.AsType[exit.Error](err); !ok || e.Code != exit.Usage || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	})
 }
 
 // The console takes spans too.

@@ -72,10 +72,7 @@ func TestWholeRuns(t *testing.T) {
 		{"binary content", []string{"resources", "demo://resource/dynamic/blob/1"}, 0, "Resource 1: This is a blob", ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := in(t, append(test.args, "--", program, "stdio")...)
-			if code != test.code || !strings.Contains(stdout, test.stdout) || !strings.Contains(stderr, test.stderr) || test.stderr == "" && stderr != "" {
-				t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", code, stdout, stderr, test.code, test.stdout, test.stderr)
-			}
+			says(t, test.code, test.stdout, test.stderr, append(test.args, "--", program, "stdio")...)
 		})
 	}
 	// A name in a file brings the file's filters.
@@ -83,10 +80,7 @@ func TestWholeRuns(t *testing.T) {
 	if code != 0 || !strings.Contains(stdout, "get-sum") || strings.Contains(stdout, "echo") {
 		t.Errorf("exit code %d, stdout\n%s\nstderr\n%s\nwant 0 and only what the filter lets through", code, stdout, stderr)
 	}
-	code, _, stderr = in(t, "call", "ours", "echo", "message=a", "-c", config)
-	if code != exit.Usage || !strings.Contains(stderr, `no tool "echo"`) {
-		t.Errorf("a tool behind the filter: exit code %d, stderr %s", code, stderr)
-	}
+	says(t, exit.Usage, "*", `no tool "echo"`, "call", "ours", "echo", "message=a", "-c", config)
 }
 
 // A server that notes what it gets, and lets every call wait for ever.
@@ -169,10 +163,7 @@ func TestWholeRunsThatFail(t *testing.T) {
 		{"no server, with its reason", []string{"tools", "--", "sh", "-c", "echo set FOO_KEY >&2; exit 3"}, exit.Server, "\nits last lines on stderr:\n  set FOO_KEY\n"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			code, stdout, stderr := in(t, test.args...)
-			if code != test.code || stdout != "" || !strings.Contains(stderr, test.stderr) {
-				t.Errorf("exit code %d, stdout %q, stderr %q, want %d, nothing and %q", code, stdout, stderr, test.code, test.stderr)
-			}
+			says(t, test.code, "", test.stderr, test.args...)
 		})
 	}
 }

@@ -143,10 +143,7 @@ func TestCallLost(t *testing.T) {
 		return ""
 	})
 	r := newRig(t, f.dial)
-	code, _, stderr := r.run("call", "t")
-	if code != exit.Server || stderr == "" {
-		t.Errorf("exit code %d, stderr %q, want %d and a reason", code, stderr, exit.Server)
-	}
+	r.says(exit.Server, "*", "mcp-bridge: ", "call", "t", "--", "cat")
 	if code, stdout, _ := r.run("call", "t", "--json-output"); code != exit.Server || !gjson.Get(stdout, "error.message").Exists() {
 		t.Errorf("exit code %d, stdout %q, want %d and an error", code, stdout, exit.Server)
 	}
@@ -247,10 +244,6 @@ func TestOutputDir(t *testing.T) {
 		}
 	}
 	fresh := filepath.Join(dir, "fresh")
-	if code, _, stderr := r.run("call", "../../evil\x00", "--output-dir", fresh); code != 0 {
-		t.Errorf("a folder that did not exist: exit code %d, stderr %s", code, stderr)
-	}
-	if code, _, stderr := r.run("call", "../../evil\x00", "--output-dir", at("evil-1.png")); code != exit.Usage || !strings.Contains(stderr, "--output-dir") {
-		t.Errorf("a file instead of a folder: exit code %d, stderr %s", code, stderr)
-	}
+	r.says(0, "*", "*", "call", "../../evil\x00", "--output-dir", fresh, "--", "cat") // a folder that did not exist
+	r.says(exit.Usage, "*", "--output-dir", "call", "../../evil\x00", "--output-dir", at("evil-1.png"), "--", "cat")
 }

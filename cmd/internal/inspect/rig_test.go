@@ -102,6 +102,17 @@ func (r *rig) want(code int, stdout, stderr string, args ...string) {
 	}
 }
 
+// says runs a whole command line and compares parts of what it says; "" is nothing, "*" anything.
+func (r *rig) says(code int, stdout, stderr string, args ...string) {
+	r.t.Helper()
+	has := func(text, part string) bool {
+		return part == "*" || strings.Contains(text, part) && (part == "") == (text == "")
+	}
+	if got, out, log := r.line(args...); got != code || !has(out, stdout) || !has(log, stderr) {
+		r.t.Errorf("%q: exit code %d, stdout\n%s\nstderr\n%s\nwant %d, %q and %q", args, got, out, log, code, stdout, stderr)
+	}
+}
+
 // inMemory links to a server of the SDK's.
 func inMemory(t *testing.T, s *mcp.Server) dial {
 	return func(*config.Config, string, *slog.Logger) (*inspect.Link, error) {

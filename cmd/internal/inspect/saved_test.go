@@ -101,10 +101,7 @@ func TestSavedServers(t *testing.T) {
 	if got := strings.Join(asked, ", "); code != exit.Answer || got != "one, with one, away, with away, , with one, with away" || strings.Count(stdout, "ok ") != 3 || !strings.Contains(stdout, "FAILED  away t") || !strings.Contains(stderr, "1 of 4") {
 		t.Errorf("exit code %d, asked %s\n%s%s", code, got, stdout, stderr)
 	}
-	code, _, stderr = r.line("call", "--saved", savedCalls(t, `{"server":"ones","tool":"t"}`), "-c", yaml)
-	if code != exit.Usage || !strings.Contains(stderr, `no server "ones": did you mean one?`) {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	r.says(exit.Usage, "", `no server "ones": did you mean one?`, "call", "--saved", savedCalls(t, `{"server":"ones","tool":"t"}`), "-c", yaml)
 }
 
 // What the console exports is read: its test writes this very file (O-024).
@@ -140,9 +137,9 @@ func TestSavedMistakes(t *testing.T) {
 		{`{"calls":[` + good + `]}`, []string{"--timeout", "0s"}, "longer than 0"},
 	} {
 		f := answering(t, always(`"result":{"content":[]}`))
-		code, stdout, stderr := newRig(t, f.dial).run(append([]string{"call", "--saved", file(t, "calls.json", test.file)}, test.args...)...)
-		if code != exit.Usage || !strings.Contains(stderr, test.stderr) || stdout != "" || f.all() != "" {
-			t.Errorf("%s %q: exit code %d, stderr %q, want %q", test.file, test.args, code, stderr, test.stderr)
+		newRig(t, f.dial).says(exit.Usage, "", test.stderr, append(append([]string{"call", "--saved", file(t, "calls.json", test.file)}, test.args...), "--", "cat")...)
+		if f.all() != "" {
+			t.Errorf("%s: the server got %s", test.file, f.all())
 		}
 	}
 	// A target stands for the servers of all calls.
@@ -150,14 +147,8 @@ func TestSavedMistakes(t *testing.T) {
 	if code, stdout, stderr := newRig(t, f.dial).run("call", "--saved", savedCalls(t, `{"tool":"t"}`)); code != 0 || strings.Count(stdout, "ok ") != 1 {
 		t.Errorf("a call without a server: exit code %d\n%s%s", code, stdout, stderr)
 	}
-	if code, _, stderr := newRig(t, nil).line("call", "--saved", savedCalls(t, `{"tool":"t"}`)); code != exit.Usage || !strings.Contains(stderr, `call 1: "server" is missing`) {
-		t.Errorf("no server and no target: exit code %d: %s", code, stderr)
-	}
-	if code, _, stderr := newRig(t, nil).line("call", "--saved", "none.json"); code != exit.Usage || !strings.Contains(stderr, "--saved: open none.json") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-	code, _, stderr := newRig(t, nil).line("call", "--saved", savedCalls(t, good), "-H", "A: b")
-	if code != exit.Usage || !strings.Contains(stderr, "--header needs a URL") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	r := newRig(t, nil)
+	r.says(exit.Usage, "", `call 1: "server" is missing`, "call", "--saved", savedCalls(t, `{"tool":"t"}`))
+	r.says(exit.Usage, "", "--saved: open none.json", "call", "--saved", "none.json")
+	r.says(exit.Usage, "", "--header needs a URL", "call", "--saved", savedCalls(t, good), "-H", "A: b")
 }

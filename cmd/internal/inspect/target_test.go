@@ -40,6 +40,16 @@ func resolved(t *testing.T, command []string, args ...string) (c *config.Config,
 	return c, name, err
 }
 
+// reached is resolved without an error.
+func reached(t *testing.T, command []string, args ...string) (c *config.Config, name string) {
+	t.Helper()
+	c, name, err := resolved(t, command, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, name
+}
+
 func TestResolve(t *testing.T) {
 	t.Setenv("TARGET_TOKEN", "secret")
 	path := file(t, "bridge.yaml", `access_log: { to: stdout, payloads: true }
@@ -52,10 +62,7 @@ servers:
 		if err := os.WriteFile(filepath.Join(dir, "my-server"), nil, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		c, name, err := resolved(t, []string{"./my-server", "-x"}, "--env", "A=b", "--cwd", dir, "--timeout", "2h")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, name := reached(t, []string{"./my-server", "-x"}, "--env", "A=b", "--cwd", dir, "--timeout", "2h")
 		s := c.Servers[0]
 		if name != "my-server" || s.Stdio.Command != "./my-server" || len(s.Stdio.Args) != 1 || s.Stdio.Args[0] != "-x" || s.Stdio.Env["A"] != "b" || s.Stdio.Cwd != dir {
 			t.Errorf("server %q is %+v", name, s.Stdio)
@@ -65,10 +72,7 @@ servers:
 		}
 	})
 	t.Run("a URL", func(t *testing.T) {
-		c, name, err := resolved(t, nil, "https://tools.example.com/mcp?key=1", "-H", "authorization: Bearer ${TARGET_TOKEN}", "--header", "X-A:b:c", "--transport", "sse")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, name := reached(t, nil, "https://tools.example.com/mcp?key=1", "-H", "authorization: Bearer ${TARGET_TOKEN}", "--header", "X-A:b:c", "--transport", "sse")
 		s := c.Servers[0]
 		want := map[string]string{"Authorization": "Bearer secret", "X-A": "b:c"}
 		if name != "tools-example-com" || s.HTTP.URL != "https://tools.example.com/mcp?key=1" || s.HTTP.Transport != "sse" || !maps.Equal(s.HTTP.Headers, want) {
@@ -82,19 +86,13 @@ servers:
 		secure := httptest.NewTLSServer(nil)
 		defer secure.Close()
 		ca := file(t, "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw})))
-		c, _, err := resolved(t, nil, "https://tools.example.com/mcp", "--token-env", "TARGET_TOKEN", "--ca-file", ca)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, _ := reached(t, nil, "https://tools.example.com/mcp", "--token-env", "TARGET_TOKEN", "--ca-file", ca)
 		if s := c.Servers[0].HTTP; s.Headers["Authorization"] != "Bearer secret" || s.CAFile != ca || s.OAuth != nil {
 			t.Errorf("server is %+v", s)
 		}
 	})
 	t.Run("a name", func(t *testing.T) {
-		c, name, err := resolved(t, nil, "one", "-c", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, name := reached(t, nil, "one", "-c", path)
 		if s := c.Servers[0]; name != "one" || len(c.Servers) != 1 || s.Timeout != 20*time.Second || s.MaxTimeout != 40*time.Second {
 			t.Errorf("%d servers, the first %q is %+v, want one, with the time-outs of the file", len(c.Servers), name, s)
 		}
@@ -103,10 +101,7 @@ servers:
 		}
 	})
 	t.Run("a name and a time-out", func(t *testing.T) {
-		c, _, err := resolved(t, nil, "two", "-c", path, "--timeout", "5s")
-		if err != nil {
-			t.Fatal(err)
-		}
+		c, _ := reached(t, nil, "two", "-c", path, "--timeout", "5s")
 		if s := c.Servers[0]; s.Timeout != 5*time.Second || s.HTTP == nil || len(s.Tools.Allow) != 1 {
 			t.Errorf("server %+v, want its filter and the given time-out", s)
 		}
@@ -147,10 +142,7 @@ servers:
 
 func TestNoTarget(t *testing.T) {
 	for _, args := range [][]string{{"tools"}, {"tools", "--"}, {"call"}, {"call", "t", "--"}, {"prompts"}, {"resources", "--long"}} {
-		code, stdout, stderr := newRig(t, nil).line(args...)
-		if code != exit.Usage || stdout != "" || !strings.Contains(stderr, "no target") {
-			t.Errorf("%q: exit code %d, stdout %q, stderr %q, want %d, nothing and what a target is", args, code, stdout, stderr, exit.Usage)
-		}
+		newRig(t, nil).says(exit.Usage, "", "no target", args...)
 	}
 }
 

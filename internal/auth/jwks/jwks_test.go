@@ -28,14 +28,8 @@ const issuer = "https://idp.example.com/realms/a"
 // start runs a set until the test ends. It is called in a bubble.
 func start(t *testing.T, from string, i *authtest.Issuer) (*jwks.Set, *bytes.Buffer) {
 	var log bytes.Buffer
-	ctx, cancel := context.WithCancel(context.Background())
 	s := jwks.New(jwks.Options{Issuer: i.URL, From: from, Client: jwks.Client(i), Log: slog.New(slog.NewTextHandler(&log, nil))})
-	var wg sync.WaitGroup
-	wg.Go(func() { s.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(t, s.Run)
 	return s, &log
 }
 

@@ -3,14 +3,10 @@ package token
 import (
 	"bytes"
 	"context"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -142,16 +138,8 @@ func TestSay(t *testing.T) {
 // I-024, I-301: a key signs instead of a secret, for this issuer alone, anew for each request.
 func TestAskSigned(t *testing.T) {
 	key := authtest.NewKey(t, "k7", "ES256")
-	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	r := newRig(t, place)
-	r.o.As.Secret, r.o.As.Key = "", assertion.Key{File: file, ID: "k7"}
+	r.o.As.Secret, r.o.As.Key = "", assertion.Key{File: key.File(t), ID: "k7"}
 	seen := map[string]bool{}
 	r.answer = func(q *http.Request) {
 		_ = q.ParseForm()

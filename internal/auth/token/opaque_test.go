@@ -130,9 +130,7 @@ func TestAskedBy(t *testing.T) {
 				id, secret, _ = r.BasicAuth()
 				_ = json.NewEncoder(w).Encode(active(i))
 			})
-			if _, res := r.check("opaque-token-of-ann"); res != OK {
-				t.Fatal(res)
-			}
+			r.checks("at first", "opaque-token-of-ann", OK)
 			if inBody {
 				id, secret = form.Get("client_id"), form.Get("client_secret")
 			} else { // RFC 6749 §2.3.1
@@ -166,15 +164,11 @@ func TestAskedAlways(t *testing.T) {
 		}
 		good = false
 		time.Sleep(31 * time.Second)
-		if _, res := r.check(raw); res != Invalid {
-			t.Errorf("when it was revoked: %s", res)
-		}
+		r.checks("when it was revoked", raw, Invalid)
 		if i.Asked("/realms/a/jwks") > 0 {
 			t.Error("its keys were fetched")
 		}
-		if _, res := r.check(r.issuers[1].Token(here)); res != OK { // by its keys, as without
-			t.Errorf("of the other issuer: %s", res)
-		}
+		r.checks("of the other issuer", r.issuers[1].Token(here), OK) // by its keys, as without
 	})
 }
 
@@ -205,17 +199,13 @@ func TestAskedAgain(t *testing.T) {
 			t.Errorf("when it was revoked: %s; the first has heard: %t", res, first.Revoked())
 		}
 		good = true
-		if _, res := r.check("opaque"); res != Invalid {
-			t.Errorf("within 5 s of the refusal: %s", res)
-		}
+		r.checks("within 5 s of the refusal", "opaque", Invalid)
 		time.Sleep(refusedLife + time.Second)
 		if now, res := r.check("opaque"); res != OK || now.Revoked() || !first.Revoked() {
 			t.Errorf("good again: %s", res)
 		}
 		time.Sleep(time.Until(time.Unix(end, 0).Add(skew)) + time.Second)
-		if _, res := r.check("opaque"); res != Expired {
-			t.Errorf("after its end: %s", res)
-		}
+		r.checks("after its end", "opaque", Expired)
 	})
 }
 
@@ -283,13 +273,9 @@ func TestAskedOnce(t *testing.T) {
 			}
 			_ = json.NewEncoder(w).Encode(active(i))
 		})
-		if _, res := r.check("known"); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", "known", OK)
 		jwt := i.Token(here)
-		if _, res := r.check(jwt); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", jwt, OK)
 		hang = make(chan struct{})
 		var wg sync.WaitGroup
 		before := time.Now()
@@ -322,9 +308,7 @@ func TestAskedOnce(t *testing.T) {
 		before = time.Now()
 		for range 100 {
 			wg.Go(func() {
-				if _, res := r.check("same"); res != OK {
-					t.Errorf("when it answers: %s", res)
-				}
+				r.checks("when it answers", "same", OK)
 			})
 		}
 		wg.Wait()
@@ -350,13 +334,9 @@ func TestAskedOnce(t *testing.T) {
 			r := run(t, asking(false))
 			i := r.issuers[0]
 			i.Answer(introspection, f)
-			if _, res := r.check("opaque"); res != Unavailable {
-				t.Errorf("%s: %s", name, res)
-			}
+			r.checks(name, "opaque", Unavailable)
 			says(i, func(string) any { return active(i) })
-			if _, res := r.check("opaque"); res != OK { // the result is not cached
-				t.Errorf("%s, and then a good answer: %s", name, res)
-			}
+			r.checks(name+", and then a good answer", "opaque", OK) // the result is not cached
 		})
 	}
 }
@@ -377,9 +357,7 @@ func TestAskedByOneWhoLeaves(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			wg.Go(func() {
-				if _, res := r.check("opaque"); res != OK {
-					t.Error(res)
-				}
+				r.checks("at first", "opaque", OK)
 			})
 		}
 		synctest.Wait()

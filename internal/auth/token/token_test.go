@@ -68,14 +68,8 @@ func run(t testing.TB, set func(*Issuer), prepare ...func(*authtest.Issuer)) *ri
 	if set != nil {
 		set(&o[0])
 	}
-	ctx, cancel := context.WithCancel(context.Background())
 	r := &rigToken{t: t, v: New(o, slog.New(slog.DiscardHandler)), issuers: asked.issuers, asked: asked}
-	var wg sync.WaitGroup
-	wg.Go(func() { r.v.Run(ctx) })
-	t.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(t, r.v.Run)
 	return r
 }
 
@@ -93,6 +87,14 @@ func (r *rigToken) check(raw string) (*Token, Result) {
 		r.t.Errorf("%q has the token, or a line break", e.Why)
 	}
 	return nil, e.Result
+}
+
+// checks compares the result for a token.
+func (r *rigToken) checks(what, raw string, want Result) {
+	r.t.Helper()
+	if _, res := r.check(raw); res != want {
+		r.t.Errorf("%s: %s, want %s", what, res, want)
+	}
 }
 
 // hs256 signs with a secret.
@@ -274,15 +276,9 @@ func TestRefused(t *testing.T) {
 	t.Run("N-08 HS256 that is listed", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			r := run(t, func(i *Issuer) { i.Algorithms = []string{"HS256", "none", "ES256"} }, prepare)
-			if _, got := r.check(hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text)); got != Signature {
-				t.Errorf("HS256: %s", got)
-			}
-			if _, got := r.check(r.issuers[0].Token(id)); got != OK {
-				t.Errorf("ES256: %s", got)
-			}
-			if _, got := r.check(rsaKey.Sign(t, nil, r.issuers[0].Claims(id))); got != Signature {
-				t.Errorf("RS256, which is not listed: %s", got)
-			}
+			r.checks("HS256", hs256(t, claims{"alg": "HS256", "kid": "rsa"}, r.issuers[0].Claims(id), text), Signature)
+			r.checks("ES256", r.issuers[0].Token(id), OK)
+			r.checks("RS256, which is not listed", rsaKey.Sign(t, nil, r.issuers[0].Claims(id)), Signature)
 		})
 	})
 	t.Run("settings", func(t *testing.T) {
@@ -296,17 +292,13 @@ func TestRefused(t *testing.T) {
 			if res != OK || strings.Join(got.Scopes, " ") != "admin read write" || got.Subject != "app" || !got.Machine || got.Client != "app" {
 				t.Errorf("%s: %+v", res, got)
 			}
-			if _, res := r.check(i.Token("mcp")); res != Audience {
-				t.Errorf("another audience: %s", res)
-			}
+			r.checks("another audience", i.Token("mcp"), Audience)
 			// N-36: the same subject of another issuer is somebody else.
 			other, res := r.check(r.issuers[1].Token(id))
 			if res != OK || other.Issuer != r.issuers[1].URL {
 				t.Errorf("of the second issuer: %s, %+v", res, other)
 			}
-			if _, res := r.check(r.issuers[1].Token("mcp-bridge")); res != Audience {
-				t.Errorf("the second issuer with the audience of the first: %s", res)
-			}
+			r.checks("the second issuer with the audience of the first", r.issuers[1].Token("mcp-bridge"), Audience)
 		})
 	})
 }
@@ -316,9 +308,7 @@ func TestNotFetchedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := run(t, nil)
 		i := r.issuers[0]
-		if _, res := r.check(i.Token(here)); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", i.Token(here), OK)
 		before, other := i.Asked("/realms/a/jwks"), authtest.NewKey(t, "other", "ES256")
 		show := func(header, change claims) Result {
 			_, res := r.check(other.Sign(t, header, i.Claims(here, change)))
@@ -392,23 +382,15 @@ func TestKnown(t *testing.T) {
 			t.Error("it counts at another server")
 		}
 		time.Sleep(10*time.Minute + 31*time.Second)
-		if _, res := r.check(raw); res != Expired {
-			t.Errorf("after its end: %s", res)
-		}
+		r.checks("after its end", raw, Expired)
 
 		// N-40: the tokens of a withdrawn key end.
 		raw = i.Token(here)
-		if _, res := r.check(raw); res != OK {
-			t.Fatal(res)
-		}
+		r.checks("at first", raw, OK)
 		i.Set(authtest.NewKey(t, "k2", "ES256"))
 		time.Sleep(6 * time.Minute)
-		if _, res := r.check(raw); res != Signature {
-			t.Errorf("after its key: %s", res)
-		}
-		if _, res := r.check(i.Token(here)); res != OK {
-			t.Errorf("by the new key: %s", res)
-		}
+		r.checks("after its key", raw, Signature)
+		r.checks("by the new key", i.Token(here), OK)
 	})
 }
 
@@ -441,9 +423,7 @@ func TestSameID(t *testing.T) {
 				}
 			}
 		}
-		if _, res := r.check(authtest.NewKey(t, "k", "ES256").Sign(t, nil, r.issuers[0].Claims(here))); res != Signature {
-			t.Errorf("a third key of that id: %s", res)
-		}
+		r.checks("a third key of that id", authtest.NewKey(t, "k", "ES256").Sign(t, nil, r.issuers[0].Claims(here)), Signature)
 	})
 }
 
@@ -462,13 +442,7 @@ func TestKnownBounded(t *testing.T) {
 func FuzzVerify(f *testing.F) {
 	i := authtest.New(f, "https://one.example.com")
 	v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	wg.Go(func() { v.Run(ctx) })
-	f.Cleanup(func() {
-		cancel()
-		wg.Wait()
-	})
+	authtest.Run(f, v.Run)
 	good := i.Token(here)
 	f.Add(good)
 	f.Add(`eyJhbGciOiJub25lIn0.e30.`)
@@ -487,18 +461,16 @@ func BenchmarkVerify(b *testing.B) {
 		i := authtest.New(b, "https://one.example.com")
 		i.Set(authtest.NewKey(b, "k", alg))
 		v := New([]Issuer{{URL: i.URL, Transport: i}}, slog.New(slog.DiscardHandler))
-		ctx, cancel := context.WithCancel(context.Background())
-		var wg sync.WaitGroup
-		wg.Go(func() { v.Run(ctx) })
+		authtest.Run(b, v.Run)
 		raw := i.Token(here, claims{"groups": []string{"eng", "ops", "all"}, "scope": "mcp:use files:read", "name": strings.Repeat("x", 300)})
 		sum := sha256.Sum256([]byte(raw))
-		if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+		if _, err := v.Verify(b.Context(), raw, sum, files); err != nil {
 			b.Fatal(err)
 		}
 		b.Run(alg+"/known", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.Verify(ctx, raw, sum, files); err != nil {
+				if _, err := v.Verify(b.Context(), raw, sum, files); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -506,13 +478,11 @@ func BenchmarkVerify(b *testing.B) {
 		b.Run(alg+"/new", func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := v.verify(ctx, raw, sum, nil); err != nil {
+				if _, err := v.verify(b.Context(), raw, sum, nil); err != nil {
 					b.Fatal(err)
 				}
 			}
 		})
-		cancel()
-		wg.Wait()
 	}
 }
 

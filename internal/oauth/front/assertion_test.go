@@ -1,12 +1,8 @@
 package front
 
 import (
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -89,16 +85,8 @@ func TestCheckAssertion(t *testing.T) {
 // checkAssertion accepts the bridge's own assertions.
 func TestCheckOwnAssertion(t *testing.T) {
 	key := authtest.NewKey(t, "1", "ES256")
-	der, err := x509.MarshalPKCS8PrivateKey(key.Private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(t.TempDir(), "key.pem")
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	form := url.Values{}
-	if err := (&assertion.Key{File: file, ID: "1"}).AddTo(form, "bridge", "https://idp.example.com", nil); err != nil {
+	if err := (&assertion.Key{File: key.File(t), ID: "1"}).AddTo(form, "bridge", "https://idp.example.com", nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := checkAssertion(form.Get("client_assertion"), "bridge", []string{"https://idp.example.com"}, keySet(t, key)); err != nil || form.Get("client_assertion_type") != assertion.Type {

@@ -80,21 +80,12 @@ func TestKnownClients(t *testing.T) {
 					if err != nil || a.Code != 302 || !strings.HasPrefix(end.String(), address+"?") || end.Query().Get("state") != "the state" {
 						t.Fatalf("%s: the browser is sent to %d %s", address, a.Code, end)
 					}
-					f := form(id, end.Query().Get("code"), "redirect_uri", address)
-					if f.Del("resource"); resource != "" {
-						f.Set("resource", resource)
-					}
-					access, refresh, fault := r.tokens(f)
-					if fault != "" {
-						t.Fatalf("%s: %s", address, fault)
-					}
+					access, refresh := r.granted(form(id, end.Query().Get("code"), "redirect_uri", address, "resource", resource))
 					if _, err := r.good(access, cmp.Or(c.aud, filesURL)); err != nil {
 						t.Errorf("%s: %v", address, err)
 					}
 					for range 2 {
-						if access, _, fault := r.tokens(again(id, refresh)); access == "" {
-							t.Errorf("%s: renewal: %s", address, fault)
-						}
+						r.faults(address+": renewal", again(id, refresh), "")
 					}
 				}
 			})

@@ -119,6 +119,13 @@ func (i *idp) token(w http.ResponseWriter, r *http.Request) {
 	oauthtest.JSON(w, 200, out)
 }
 
+// set changes the provider.
+func (i *idp) set(f func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	f()
+}
+
 // signIn is the provider's page: the user signs in. It returns the address to which the browser is sent.
 func (i *idp) signIn(t *testing.T, at string) *url.URL {
 	t.Helper()
@@ -196,16 +203,7 @@ func newRig(t *testing.T, i *idp, change func(*Options)) *rig {
 		t.Fatal(err)
 	}
 	r.check = token.New([]token.Issuer{{URL: provider, Transport: i, Front: r.Tokens(), Implies: map[string][]string{"files:write": {"files:read"}}}}, log)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		r.check.Run(ctx)
-	}()
-	t.Cleanup(func() {
-		cancel()
-		<-done
-	})
+	authtest.Run(t, r.check.Run)
 	return r
 }
 
@@ -249,20 +247,12 @@ func (r *rig) join(redirects ...string) string {
 	return gjson.Get(a.Body.String(), "client_id").Str
 }
 
-// ask returns the parameters of a valid authorization request, with changes; nil removes one.
+// ask returns the parameters of a valid authorization request, with changes.
 func ask(client string, changes ...string) url.Values {
-	q := url.Values{
+	return changed(url.Values{
 		"response_type": {"code"}, "client_id": {client}, "redirect_uri": {back}, "state": {"the state"}, "scope": {"mcp:use"},
 		"code_challenge": {challenge(verifier)}, "code_challenge_method": {"S256"}, "resource": {filesURL},
-	}
-	for i := 0; i+1 < len(changes); i += 2 {
-		if changes[i+1] == "" {
-			q.Del(changes[i])
-		} else {
-			q.Set(changes[i], changes[i+1])
-		}
-	}
-	return q
+	}, changes)
 }
 
 // browser is a browser with cookies.
@@ -290,15 +280,34 @@ func (b *browser) do(method, path string, body any, header ...string) *httptest.
 
 var sealedRequest = regexp.MustCompile(`name="request" value="([^"]+)"`)
 
+// page opens the consent page.
+func (b *browser) page(q url.Values, header ...string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	return b.do("GET", "/authorize?"+q.Encode(), nil, header...)
+}
+
+// sealedIn returns the request that a consent page holds; "" if it is none.
+func sealedIn(a *httptest.ResponseRecorder) string {
+	if found := sealedRequest.FindStringSubmatch(a.Body.String()); found != nil && a.Code == 200 {
+		return html.UnescapeString(found[1])
+	}
+	return ""
+}
+
+// answer answers a consent page.
+func (b *browser) answer(page *httptest.ResponseRecorder, what string) *httptest.ResponseRecorder {
+	b.t.Helper()
+	request := sealedIn(page)
+	if request == "" {
+		b.t.Fatalf("the user is not asked: %d %v %s", page.Code, page.Header(), page.Body)
+	}
+	return b.do("POST", "/oauth/consent", url.Values{"request": {request}, "answer": {what}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
+}
+
 // agree opens the consent page and returns the answer to Allow.
 func (b *browser) agree(q url.Values) *httptest.ResponseRecorder {
 	b.t.Helper()
-	a := b.do("GET", "/authorize?"+q.Encode(), nil)
-	found := sealedRequest.FindStringSubmatch(a.Body.String())
-	if a.Code != 200 || found == nil {
-		b.t.Fatalf("authorize: %d %v %s", a.Code, a.Header(), a.Body)
-	}
-	return b.do("POST", "/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {"allow"}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
+	return b.answer(b.page(q), "allow")
 }
 
 // signIn goes through all pages and returns the client's callback.
@@ -323,9 +332,15 @@ func (b *browser) returns(to *url.URL) url.Values {
 }
 
 func form(client, code string, changes ...string) url.Values {
-	q := url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "resource": {filesURL}}
+	return changed(url.Values{"grant_type": {"authorization_code"}, "client_id": {client}, "code": {code}, "redirect_uri": {back}, "code_verifier": {verifier}, "resource": {filesURL}}, changes)
+}
+
+// changed sets parameters; "" removes one.
+func changed(q url.Values, changes []string) url.Values {
 	for i := 0; i+1 < len(changes); i += 2 {
-		q.Set(changes[i], changes[i+1])
+		if q.Set(changes[i], changes[i+1]); changes[i+1] == "" {
+			q.Del(changes[i])
+		}
 	}
 	return q
 }
@@ -338,14 +353,51 @@ func (r *rig) tokens(f url.Values) (access, refresh, fault string) {
 	if a.Header().Get("Cache-Control") != "no-store" || a.Header().Get("Access-Control-Allow-Origin") != "*" {
 		r.t.Errorf("the answer has %v", a.Header())
 	}
-	if fault = v.Get("error").Str; (fault == "") != (a.Code == 200) {
-		r.t.Errorf("%d %s", a.Code, a.Body)
+	fault = v.Get("error").Str
+	if (fault == "") != (a.Code == 200) || fault == "temporarily_unavailable" && (a.Code != 503 || a.Header().Get("Retry-After") == "") {
+		r.t.Errorf("%d %v %s", a.Code, a.Header(), a.Body)
 	}
 	return v.Get("access_token").Str, v.Get("refresh_token").Str, fault
 }
 
-func again(client, refresh string) url.Values {
-	return url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}
+// granted returns the tokens that the token endpoint must give.
+func (r *rig) granted(f url.Values) (access, refresh string) {
+	r.t.Helper()
+	access, refresh, fault := r.tokens(f)
+	if fault != "" {
+		r.t.Fatalf("%s: %s\n%s", f.Get("grant_type"), fault, r.log)
+	}
+	return access, refresh
+}
+
+// faults compares the error of the token endpoint; "" is none.
+func (r *rig) faults(what string, f url.Values, want string) {
+	r.t.Helper()
+	if _, _, fault := r.tokens(f); fault != want {
+		r.t.Errorf("%s: the error is %q, want %q", what, fault, want)
+	}
+}
+
+// verified returns what a token of the front says.
+func (r *rig) verified(access string) *token.Token {
+	r.t.Helper()
+	tok, err := r.good(access, filesURL)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return tok
+}
+
+// counts compares whether a token counts at its resource.
+func (r *rig) counts(what, access string, want bool) {
+	r.t.Helper()
+	if _, err := r.good(access, filesURL); (err == nil) != want {
+		r.t.Errorf("%s: the token counts %t (%v), want %t", what, err == nil, err, want)
+	}
+}
+
+func again(client, refresh string, changes ...string) url.Values {
+	return changed(url.Values{"grant_type": {"refresh_token"}, "client_id": {client}, "refresh_token": {refresh}}, changes)
 }
 
 // good returns the verified token of the front.
@@ -386,14 +438,8 @@ func TestSignIn(t *testing.T) {
 		if len(got) != 3 || got.Get("state") != "the state" || len(got["iss"]) != 1 || got.Get("iss") != root {
 			t.Errorf("I-111: the client is called back with %v", got)
 		}
-		access, refresh, fault := r.tokens(form(id, got.Get("code")))
-		if fault != "" {
-			t.Fatal(fault)
-		}
-		tok, err := r.good(access, filesURL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		access, refresh := r.granted(form(id, got.Get("code")))
+		tok := r.verified(access)
 		if tok.Issuer != provider || tok.Subject != "ann" || tok.Machine || !slices.Equal(tok.Scopes, []string{"mcp:use"}) || tok.Client != idOf(id) {
 			t.Errorf("the token is of %s %s by %s for %v", tok.Issuer, tok.Subject, tok.Client, tok.Scopes)
 		}
@@ -684,42 +730,21 @@ func TestCodes(t *testing.T) {
 			"none":                   form(id, ""),
 			"the refresh of another": again(id, "x"),
 		} {
-			if _, _, fault := r.tokens(f); fault != "invalid_grant" {
-				t.Errorf("%s: %s", name, fault)
-			}
+			r.faults(name, f, "invalid_grant")
 		}
-		if _, _, fault := r.tokens(form(id, code, "resource", root)); fault != "invalid_target" {
-			t.Errorf("another resource: %s", fault)
-		}
-		if _, _, fault := r.tokens(url.Values{"client_id": {id}, "grant_type": {"password"}}); fault != "unsupported_grant_type" {
-			t.Errorf("another grant: %s", fault)
-		}
+		r.faults("another resource", form(id, code, "resource", root), "invalid_target")
+		r.faults("another grant", url.Values{"client_id": {id}, "grant_type": {"password"}}, "unsupported_grant_type")
 		f := form(id, code)
 		f.Add("code", code)
-		if _, _, fault := r.tokens(f); fault != "invalid_request" {
-			t.Errorf("two codes: %s", fault)
-		}
-		access, refresh, fault := r.tokens(form(id, code)) // refused attempts do not use up the code
-		if fault != "" {
-			t.Fatal(fault)
-		}
-		if _, err := r.good(access, filesURL); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, fault := r.tokens(form(id, code)); fault != "invalid_grant" {
-			t.Errorf("twice: %s", fault)
-		}
-		if _, err := r.good(access, filesURL); err == nil {
-			t.Error("what came of a code that was used twice goes on")
-		}
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("and is renewed: %s", fault)
-		}
+		r.faults("two codes", f, "invalid_request")
+		access, refresh := r.granted(form(id, code)) // refused attempts do not use up the code
+		r.counts("the token", access, true)
+		r.faults("twice", form(id, code), "invalid_grant")
+		r.counts("what came of a code that was used twice goes on", access, false)
+		r.faults("and is renewed", again(id, refresh), "invalid_grant")
 		late := b.signIn(ask(id)).Get("code")
 		time.Sleep(61 * time.Second)
-		if _, _, fault := r.tokens(form(id, late)); fault != "invalid_grant" {
-			t.Errorf("after 61 s: %s", fault)
-		}
+		r.faults("after 61 s", form(id, late), "invalid_grant")
 		code = b.signIn(ask(id)).Get("code")
 		var wg sync.WaitGroup
 		var mu sync.Mutex
@@ -740,46 +765,33 @@ func TestCodes(t *testing.T) {
 		if _, err := r.good(gjson.Get(good[0], "access_token").Str, filesURL); err == nil {
 			t.Error("the token of a code that ten used goes on")
 		}
-		if _, _, fault := r.tokens(again(id, gjson.Get(good[0], "refresh_token").Str)); fault != "invalid_grant" {
-			t.Errorf("and is renewed: %q", fault)
-		}
+		r.faults("and is renewed", again(id, gjson.Get(good[0], "refresh_token").Str), "invalid_grant")
 	})
 }
 
-// A code that is used a second time just after it was marked ends the login, too.
+// A code that is used a second time just before or after it was marked ends the login, too.
 func TestCodeTwice(t *testing.T) {
-	store := &between{Memory: NewMemory()}
-	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
-		id := r.join(back)
-		code := r.browser().signIn(ask(id)).Get("code")
-		second := ""
-		store.marked = func() { _, _, second = r.tokens(form(id, code)) }
-		access, refresh, fault := r.tokens(form(id, code))
-		if fault != "" || second != "invalid_grant" {
-			t.Fatalf("the first got %q, the second %q", fault, second)
-		}
-		if _, err := r.good(access, filesURL); err == nil {
-			t.Error("the token goes on")
-		}
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("and is renewed: %q", fault)
-		}
-	})
-}
-
-// between calls marked once, when a code was marked as used.
-type between struct {
-	*Memory
-	marked func()
-}
-
-func (b *between) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	ok, err := b.Memory.Swap(ctx, key, old, value, life)
-	if f := b.marked; f != nil && ok && old != nil && strings.HasPrefix(key, "code:") {
-		b.marked = nil
-		f()
+	for _, after := range []bool{false, true} {
+		store := &hooked{Memory: NewMemory(), after: after}
+		fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
+			id := r.join(back)
+			code := r.browser().signIn(ask(id)).Get("code")
+			var access, refresh, second string
+			store.on = func(call, key string, _ []byte) error {
+				if call == "Swap" && strings.HasPrefix(key, "code:") {
+					store.on = nil
+					access, refresh, second = r.tokens(form(id, code))
+				}
+				return nil
+			}
+			a, next, first := r.tokens(form(id, code))
+			if first+second != "invalid_grant" || (first == "") != after {
+				t.Fatalf("after it was marked %t: the first got %q, the second %q", after, first, second)
+			}
+			r.counts("of a code that was used twice", access+a, false)
+			r.faults("its refresh token", again(id, refresh+next), "invalid_grant")
+		})
 	}
-	return ok, err
 }
 
 // N-76, N-77 and I-105: nobody can bypass the consent page, with another page or another browser.
@@ -787,7 +799,7 @@ func TestConsent(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id := r.join(back, "https://app.example.com/callback")
 		b := r.browser()
-		a := b.do("GET", "/authorize?"+ask(id, "redirect_uri", "https://app.example.com/callback").Encode(), nil)
+		a := b.page(ask(id, "redirect_uri", "https://app.example.com/callback"))
 		text := a.Body.String()
 		for _, want := range []string{`<p class="host">app.example.com</p>`, "Test client", filesURL, "<li>mcp:use</li>", "what the program says of itself"} {
 			if !strings.Contains(text, want) {
@@ -803,33 +815,24 @@ func TestConsent(t *testing.T) {
 				t.Errorf("I-106: before consent there is the cookie %s", c)
 			}
 		}
-		sealed := html.UnescapeString(sealedRequest.FindStringSubmatch(text)[1])
-		yes := url.Values{"request": {sealed}, "answer": {"allow"}}
-		for name, f := range map[string]func() *httptest.ResponseRecorder{
-			"of another browser": func() *httptest.ResponseRecorder { return r.do("POST", "/oauth/consent", yes) },
-			"of another site": func() *httptest.ResponseRecorder {
-				return b.do("POST", "/oauth/consent", yes, "Origin", "https://evil.example")
-			},
-			"same-site": func() *httptest.ResponseRecorder {
-				return b.do("POST", "/oauth/consent", yes, "Sec-Fetch-Site", "same-site")
-			},
-			"of a sandbox": func() *httptest.ResponseRecorder { return b.do("POST", "/oauth/consent", yes, "Origin", "null") },
-			"cross-site": func() *httptest.ResponseRecorder {
-				return b.do("POST", "/oauth/consent", yes, "Sec-Fetch-Site", "cross-site")
-			},
-			"of another one's page": func() *httptest.ResponseRecorder {
-				other := r.browser()
-				theirs := sealedRequest.FindStringSubmatch(other.do("GET", "/authorize?"+ask(id).Encode(), nil).Body.String())[1]
-				return b.do("POST", "/oauth/consent", url.Values{"request": {theirs}, "answer": {"allow"}})
-			},
-			"changed": func() *httptest.ResponseRecorder {
-				return b.do("POST", "/oauth/consent", url.Values{"request": {sealed[:40] + string(sealed[40]^1) + sealed[41:]}, "answer": {"allow"}})
-			},
-			"the id of a client in its place": func() *httptest.ResponseRecorder {
-				return b.do("POST", "/oauth/consent", url.Values{"request": {id}, "answer": {"allow"}})
-			},
+		sealed := sealedIn(a)
+		answer := func(request string) url.Values { return url.Values{"request": {request}, "answer": {"allow"}} }
+		yes, theirs := answer(sealed), sealedIn(r.browser().page(ask(id)))
+		for name, tc := range map[string]struct {
+			by     *browser
+			answer url.Values
+			header []string
+		}{
+			"of another browser":              {r.browser(), yes, nil},
+			"of another site":                 {b, yes, []string{"Origin", "https://evil.example"}},
+			"same-site":                       {b, yes, []string{"Sec-Fetch-Site", "same-site"}},
+			"of a sandbox":                    {b, yes, []string{"Origin", "null"}},
+			"cross-site":                      {b, yes, []string{"Sec-Fetch-Site", "cross-site"}},
+			"of another one's page":           {b, answer(theirs), nil},
+			"changed":                         {b, answer(sealed[:40] + string(sealed[40]^1) + sealed[41:]), nil},
+			"the id of a client in its place": {b, answer(id), nil},
 		} {
-			if a := f(); a.Code != 403 || a.Header().Get("Location") != "" {
+			if a := tc.by.do("POST", "/oauth/consent", tc.answer, tc.header...); a.Code != 403 || a.Header().Get("Location") != "" {
 				t.Errorf("an answer %s: %d %s", name, a.Code, a.Header().Get("Location"))
 			}
 		}
@@ -871,7 +874,7 @@ func TestConsent(t *testing.T) {
 		if got := b.returns(one); got.Get("state") != "the state" {
 			t.Errorf("the first: %v", got)
 		}
-		page := html.UnescapeString(sealedRequest.FindStringSubmatch(b.do("GET", "/authorize?"+ask(id).Encode(), nil).Body.String())[1])
+		page := sealedIn(b.page(ask(id)))
 		var held []string // cookies that a browser keeps too long
 		for _, c := range b.jar.Cookies(at) {
 			held = append(held, c.Name+"="+c.Value)
@@ -883,7 +886,7 @@ func TestConsent(t *testing.T) {
 		if a := r.do("GET", two.RequestURI(), nil, "Cookie", strings.Join(held, "; ")); a.Code != 403 || a.Header().Get("Location") != "" {
 			t.Errorf("after ten minutes, with its cookie: %d %s", a.Code, a.Header())
 		}
-		a = r.do("POST", "/oauth/consent", url.Values{"request": {page}, "answer": {"allow"}}, "Cookie", strings.Join(held, "; "))
+		a = r.do("POST", "/oauth/consent", answer(page), "Cookie", strings.Join(held, "; "))
 		if a.Code != 403 || !strings.Contains(a.Body.String(), pageEnded) {
 			t.Errorf("a page that is ten minutes old was answered: %d %s", a.Code, a.Header())
 		}
@@ -981,26 +984,19 @@ func TestRememberedUser(t *testing.T) {
 	fronted(t, func(o *Options) { o.Consent = ConsentRemember }, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
 		as := func(sub string) {
-			r.p.mu.Lock()
-			defer r.p.mu.Unlock()
-			r.p.claims = authtest.Claims{"sub": sub}
+			r.p.set(func() { r.p.claims = authtest.Claims{"sub": sub} })
 		}
 		// open is a program that opens the page; the provider signs in its present user.
 		open := func() *httptest.ResponseRecorder {
 			t.Helper()
-			a := b.do("GET", "/authorize?"+ask(id).Encode(), nil, "Sec-Fetch-Site", "none")
+			a := b.page(ask(id), "Sec-Fetch-Site", "none")
 			if a.Code == 200 {
+				if !strings.Contains(a.Body.String(), "Test client") {
+					t.Fatalf("the page is %s", a.Body)
+				}
 				return a
 			}
 			return b.do("GET", r.p.signIn(t, a.Header().Get("Location")).RequestURI(), nil, "Sec-Fetch-Site", "cross-site")
-		}
-		answer := func(a *httptest.ResponseRecorder, what string) *httptest.ResponseRecorder {
-			t.Helper()
-			found := sealedRequest.FindStringSubmatch(a.Body.String())
-			if a.Code != 200 || found == nil || !strings.Contains(a.Body.String(), "Test client") {
-				t.Fatalf("the user is not asked: %d %v %s", a.Code, a.Header(), a.Body)
-			}
-			return b.do("POST", "/oauth/consent", url.Values{"request": {html.UnescapeString(found[1])}, "answer": {what}}, "Origin", root, "Sec-Fetch-Site", "same-origin")
 		}
 		subject := func(a *httptest.ResponseRecorder) string {
 			t.Helper()
@@ -1008,15 +1004,8 @@ func TestRememberedUser(t *testing.T) {
 			if err != nil || u.Query().Get("code") == "" || u.Query().Get("state") != "the state" {
 				t.Fatalf("there is no code: %d %v %s", a.Code, u, a.Body)
 			}
-			access, _, fault := r.tokens(form(id, u.Query().Get("code")))
-			if fault != "" {
-				t.Fatal(fault)
-			}
-			is, err := r.good(access, filesURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return is.Subject
+			access, _ := r.granted(form(id, u.Query().Get("code")))
+			return r.verified(access).Subject
 		}
 		as("ann")
 		b.signIn(ask(id))
@@ -1024,7 +1013,7 @@ func TestRememberedUser(t *testing.T) {
 			t.Errorf("the one who has agreed: %q", got)
 		}
 		as("bob")
-		u := answer(open(), "allow").Header().Get("Location")
+		u := b.answer(open(), "allow").Header().Get("Location")
 		if !strings.HasPrefix(u, provider) {
 			t.Fatalf("when another has agreed: %s", u)
 		}
@@ -1039,7 +1028,7 @@ func TestRememberedUser(t *testing.T) {
 		}
 		as("eve")
 		for range 2 {
-			if u := answer(open(), "deny").Header().Get("Location"); !strings.Contains(u, "error=access_denied") {
+			if u := b.answer(open(), "deny").Header().Get("Location"); !strings.Contains(u, "error=access_denied") {
 				t.Errorf("who does not agree: %s", u)
 			}
 		}
@@ -1224,27 +1213,15 @@ func TestRefresh(t *testing.T) {
 		id, other := r.join(back), r.join(back)
 		b := r.browser()
 		_, first, _ := r.tokens(form(id, b.signIn(ask(id, "scope", "mcp:use files:write")).Get("code")))
-		if _, _, fault := r.tokens(again(other, first)); fault != "invalid_grant" {
-			t.Errorf("of another client: %s", fault)
-		}
-		f := again(id, first)
-		f.Set("resource", root)
-		if _, _, fault := r.tokens(f); fault != "invalid_target" {
-			t.Errorf("for another resource: %s", fault)
-		}
-		f = again(id, first)
-		f.Set("scope", "mcp:use admin")
-		if _, _, fault := r.tokens(f); fault != "invalid_scope" {
-			t.Errorf("for more: %s", fault)
-		}
+		r.faults("of another client", again(other, first), "invalid_grant")
+		r.faults("for another resource", again(id, first, "resource", root), "invalid_target")
+		r.faults("for more", again(id, first, "scope", "mcp:use admin"), "invalid_scope")
 		asked := len(r.p.forms)
 		// Ten processes at once: the provider gets one request, and nobody must sign in.
 		var wg sync.WaitGroup
 		var mu sync.Mutex
 		nexts := map[string]bool{}
-		r.p.mu.Lock()
-		r.p.during = func() { time.Sleep(3 * time.Second) }
-		r.p.mu.Unlock()
+		r.p.set(func() { r.p.during = func() { time.Sleep(3 * time.Second) } })
 		for range 10 {
 			wg.Go(func() {
 				a := r.do("POST", "/token", again(id, first))
@@ -1260,34 +1237,22 @@ func TestRefresh(t *testing.T) {
 		if n := len(r.p.forms) - asked; n != 1 {
 			t.Errorf("the provider was asked %d times", n)
 		}
-		r.p.mu.Lock()
-		r.p.during = nil
-		r.p.mu.Unlock()
+		r.p.set(func() { r.p.during = nil })
 		var second string
 		for next := range nexts {
 			second = next
 		}
-		f = again(id, second)
-		f.Set("scope", "mcp:use")
-		access, third, fault := r.tokens(f)
+		access, third, fault := r.tokens(again(id, second, "scope", "mcp:use"))
 		if tok, err := r.good(access, filesURL); fault != "" || err != nil || !slices.Equal(tok.Scopes, []string{"mcp:use"}) {
 			t.Fatalf("fewer scopes: %s %v", fault, err)
 		}
 		for next := range nexts { // whichever of them the processes have stored
-			if _, _, fault := r.tokens(again(id, next)); fault != "" {
-				t.Errorf("another process: %s", fault)
-			}
+			r.faults("another process", again(id, next), "")
 		}
 		time.Sleep(grace + time.Second)
-		if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
-			t.Errorf("N-82: used again: %s", fault)
-		}
-		if _, _, fault := r.tokens(again(id, third)); fault != "invalid_grant" {
-			t.Errorf("N-82: the thief goes on: %s", fault)
-		}
-		if _, err := r.good(access, filesURL); err == nil {
-			t.Error("N-82: the access token goes on")
-		}
+		r.faults("N-82: used again", again(id, second), "invalid_grant")
+		r.faults("N-82: the thief goes on", again(id, third), "invalid_grant")
+		r.counts("N-82: the access token goes on", access, false)
 		if !strings.Contains(r.log.String(), "a refresh token was used again") {
 			t.Error("N-82: nothing is logged")
 		}
@@ -1300,52 +1265,33 @@ func TestFormer(t *testing.T) {
 		id, b := r.join(back), r.browser()
 		sign := func() (first, second string) {
 			_, first, _ = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-			_, second, fault := r.tokens(again(id, first))
-			if fault != "" {
-				t.Fatal(fault)
-			}
+			_, second = r.granted(again(id, first))
 			return first, second
 		}
 		set := func(refuse string, during func()) {
-			r.p.mu.Lock()
-			defer r.p.mu.Unlock()
-			r.p.refuse, r.p.during = refuse, during
+			r.p.set(func() { r.p.refuse, r.p.during = refuse, during })
 		}
 		first, second := sign()
 		time.Sleep(grace + time.Second)
 		set("server_error", nil)
-		if a := r.do("POST", "/token", again(id, second)); a.Code != 503 {
-			t.Errorf("the provider is down: %d", a.Code)
-		}
-		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
-			t.Errorf("after a try that has failed: %s", fault)
-		}
+		r.faults("the provider is down", again(id, second), "temporarily_unavailable")
+		r.faults("after a try that has failed", again(id, first), "invalid_grant")
 		set("", nil)
 		first, second = sign()
 		time.Sleep(grace + time.Second)
 		set("", func() { time.Sleep(3 * time.Second) })
 		var wg sync.WaitGroup
-		wg.Go(func() {
-			if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
-				t.Errorf("a renewal of what has ended: %s", fault)
-			}
-		})
+		wg.Go(func() { r.faults("a renewal of what has ended", again(id, second), "invalid_grant") })
 		time.Sleep(time.Second)
-		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
-			t.Errorf("while its successor is renewed: %s", fault)
-		}
+		r.faults("while its successor is renewed", again(id, first), "invalid_grant")
 		wg.Wait()
 		// In its grace period it works, also if another process renews meanwhile.
 		set("", nil)
 		first, second = sign()
 		set("server_error", nil)
 		for i, want := range []string{"", "invalid_grant"} {
-			if a := r.do("POST", "/token", again(id, second)); a.Code != 503 {
-				t.Errorf("the provider is down: %d", a.Code)
-			}
-			if _, _, fault := r.tokens(again(id, first)); fault != want {
-				t.Errorf("after try %d: %q", i+1, fault)
-			}
+			r.faults("the provider is down", again(id, second), "temporarily_unavailable")
+			r.faults(fmt.Sprint("after try ", i+1), again(id, first), want)
 		}
 	})
 }
@@ -1355,34 +1301,20 @@ func TestRenewal(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
 		sign := func() string {
-			_, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-			if fault != "" {
-				t.Fatal(fault)
-			}
+			_, refresh := r.granted(form(id, b.signIn(ask(id)).Get("code")))
 			return refresh
 		}
-		set := func(f func()) {
-			r.p.mu.Lock()
-			defer r.p.mu.Unlock()
-			f()
-		}
 		refresh := sign()
-		set(func() { r.p.refuse = "server_error" })
-		a := r.do("POST", "/token", again(id, refresh))
-		if a.Code != 503 || a.Header().Get("Retry-After") == "" {
-			t.Errorf("the provider is down: %d %v", a.Code, a.Header())
-		}
-		set(func() { r.p.refuse = "" })
-		_, refresh, fault := r.tokens(again(id, refresh))
-		if fault != "" {
-			t.Fatalf("when it is back: %s", fault)
-		}
-		set(func() { r.p.claims = authtest.Claims{"groups": []string{"sales"}} })
+		r.p.set(func() { r.p.refuse = "server_error" })
+		r.faults("the provider is down", again(id, refresh), "temporarily_unavailable")
+		r.p.set(func() { r.p.refuse = "" })
+		_, refresh = r.granted(again(id, refresh))
+		r.p.set(func() { r.p.claims = authtest.Claims{"groups": []string{"sales"}} })
 		access, refresh, fault := r.tokens(again(id, refresh))
 		if tok, err := r.good(access, filesURL); fault != "" || err != nil || token.Texts(token.At(tok.Claims, "groups"))[0] != "sales" {
 			t.Errorf("other groups: %s %v", fault, err)
 		}
-		set(func() {
+		r.p.set(func() {
 			r.p.claims = nil
 			r.p.change = func(_ url.Values, out map[string]any) {
 				delete(out, "id_token")
@@ -1395,64 +1327,44 @@ func TestRenewal(t *testing.T) {
 			t.Errorf("without an ID token: %s %v", fault, err)
 		}
 		stranger := authtest.NewKey(t, "new", "ES256")
-		set(func() {
+		r.p.set(func() {
 			r.p.change = func(_ url.Values, out map[string]any) {
 				out["id_token"] = stranger.Sign(t, authtest.Claims{"typ": "JWT"}, r.p.Claims("bridge"))
 			}
 		})
-		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
-			t.Errorf("a key that is not known yet: %d %s", a.Code, a.Body)
-		}
-		set(func() { r.p.change = nil })
-		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
-			t.Errorf("when it is known: %s", fault)
-		}
-		set(func() { r.p.change, r.p.claims = nil, authtest.Claims{"sub": "bob"} })
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("another user: %s", fault)
-		}
+		r.faults("a key that is not known yet", again(id, refresh), "temporarily_unavailable")
+		r.p.set(func() { r.p.change = nil })
+		_, refresh = r.granted(again(id, refresh))
+		r.p.set(func() { r.p.change, r.p.claims = nil, authtest.Claims{"sub": "bob"} })
+		r.faults("another user", again(id, refresh), "invalid_grant")
 		if !strings.Contains(r.log.String(), "now names another user") {
 			t.Errorf("the log is %s", r.log)
 		}
-		set(func() { r.p.claims = nil })
+		r.p.set(func() { r.p.claims = nil })
 		refresh = sign()
-		set(func() { r.p.refuse = "invalid_grant" })
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("the provider has ended it: %s", fault)
-		}
-		set(func() { r.p.refuse = "" })
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("and it comes back: %s", fault)
-		}
-		set(func() { r.p.refuse = "" })
+		r.p.set(func() { r.p.refuse = "invalid_grant" })
+		r.faults("the provider has ended it", again(id, refresh), "invalid_grant")
+		r.p.set(func() { r.p.refuse = "" })
+		r.faults("and it comes back", again(id, refresh), "invalid_grant")
+		r.p.set(func() { r.p.refuse = "" })
 		refresh = sign()
-		set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
-		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
-			t.Errorf("more than is kept of a user: %d %s", a.Code, a.Body)
-		}
-		set(func() { r.p.claims = nil })
-		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
-			t.Errorf("when it is less: %s", fault)
-		}
+		r.p.set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
+		r.faults("more than is kept of a user", again(id, refresh), "temporarily_unavailable")
+		r.p.set(func() { r.p.claims = nil })
+		_, refresh = r.granted(again(id, refresh))
 		time.Sleep(unconfirmedFor + time.Minute)
-		set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
-		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
-			t.Errorf("for the first time in a day: %d %s", a.Code, a.Body)
-		}
+		r.p.set(func() { r.p.claims = authtest.Claims{"groups": strings.Repeat("x", 5000)} })
+		r.faults("for the first time in a day", again(id, refresh), "temporarily_unavailable")
 		time.Sleep(unconfirmedFor + time.Minute)
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-			t.Errorf("for a day: %s", fault)
-		}
-		set(func() { r.p.claims, r.p.noToken = nil, true })
+		r.faults("for a day", again(id, refresh), "invalid_grant")
+		r.p.set(func() { r.p.claims, r.p.noToken = nil, true })
 		access, refresh, fault = r.tokens(form(id, b.signIn(ask(id)).Get("code")))
 		tok, err := r.good(access, filesURL)
 		if fault != "" || err != nil || refresh != "" || time.Until(tok.Until) < 59*time.Minute {
 			t.Errorf("a provider without refresh tokens: %s %v, a refresh token: %t", fault, err, refresh != "")
 		}
 		time.Sleep(time.Hour + time.Minute)
-		if _, err := r.good(access, filesURL); err == nil {
-			t.Error("the token does not end")
-		}
+		r.counts("the token does not end", access, false)
 	})
 }
 
@@ -1599,14 +1511,6 @@ func TestUserinfo(t *testing.T) {
 		})
 		return asked
 	}
-	says := func(r *rig, access string) gjson.Result {
-		t.Helper()
-		tok, err := r.good(access, filesURL)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return tok.Claims
-	}
 	fronted(t, claims, func(t *testing.T, r *rig) {
 		more := map[string]any{"sub": "ann", "email": "eve@example.com", "preferred_username": "ann2", "realm": map[string]any{"roles": []string{"ops"}}, "azp": "x", "secret": "y"}
 		asked := info(r, 200, more)
@@ -1615,7 +1519,7 @@ func TestUserinfo(t *testing.T) {
 		if fault != "" || asked.Load() != 1 {
 			t.Fatalf("%s, %d questions: %s", fault, asked.Load(), r.log)
 		}
-		got := says(r, access)
+		got := r.verified(access).Claims
 		if token.At(got, "preferred_username").Str != "ann2" || token.Texts(token.At(got, "realm.roles"))[0] != "ops" || token.At(got, "email").Str != "ann@example.com" {
 			t.Errorf("the token says %s", got.Raw)
 		}
@@ -1624,20 +1528,16 @@ func TestUserinfo(t *testing.T) {
 		}
 		more["preferred_username"] = "ann3"
 		access, refresh, fault = r.tokens(again(id, refresh))
-		if fault != "" || token.At(says(r, access), "preferred_username").Str != "ann3" {
+		if fault != "" || token.At(r.verified(access).Claims, "preferred_username").Str != "ann3" {
 			t.Errorf("the renewed token: %s %s", fault, access)
 		}
 		info(r, 500, map[string]any{}) // a claim that restricts the user may be missing: nothing is decided
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "temporarily_unavailable" {
-			t.Errorf("renewal while userinfo is down: %q", fault)
-		}
+		r.faults("renewal while userinfo is down", again(id, refresh), "temporarily_unavailable")
 		if got := r.browser().signIn(ask(id)); got.Get("error") != "server_error" {
 			t.Errorf("sign-in while userinfo is down: %v", got)
 		}
 		info(r, 200, more)
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "" {
-			t.Errorf("renewal when userinfo is back: %q", fault)
-		}
+		r.faults("renewal when userinfo is back", again(id, refresh), "")
 		for name, other := range map[string]any{"another user": map[string]any{"sub": "eve", "preferred_username": "ann"}, "no user": map[string]any{"preferred_username": "ann"}, "no object": []string{}} {
 			info(r, 200, other)
 			if got := r.browser().signIn(ask(id)); got.Get("error") != "server_error" {
@@ -1772,12 +1672,8 @@ func TestKeys(t *testing.T) {
 		second := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes", r.o.Secrets[0]}
 		})
-		if _, err := second.good(access, filesURL); err != nil {
-			t.Errorf("the access token: %v", err)
-		}
-		if _, _, fault := second.tokens(form(id, code)); fault != "" {
-			t.Errorf("the code: %s", fault)
-		}
+		second.counts("the access token", access, true)
+		second.faults("the code", form(id, code), "")
 		// The first step in a cluster: all instances know the new key, and none uses it yet.
 		both := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{r.o.Secrets[0], "a newer secret of more than 32 bytes"}
@@ -1785,26 +1681,15 @@ func TestKeys(t *testing.T) {
 		if _, _, fault := both.tokens(form(id, code)); fault != "invalid_grant" || !strings.Contains(both.log.String(), "a code was used twice") {
 			t.Errorf("the code, at another one too: %s", fault)
 		}
-		next, refresh, fault := second.tokens(again(id, refresh))
-		if fault != "" {
-			t.Errorf("the refresh token: %s", fault)
-		}
-		if _, err := second.good(next, filesURL); err != nil {
-			t.Errorf("the renewed one: %v", err)
-		}
-		if _, err := both.good(next, filesURL); err != nil {
-			t.Errorf("the renewed one, at another one: %v", err)
-		}
-		if _, err := r.good(next, filesURL); err == nil {
-			t.Error("who does not know the new key takes what is made with it")
-		}
+		next, refresh := second.granted(again(id, refresh))
+		second.counts("the renewed one", next, true)
+		both.counts("the renewed one, at another one", next, true)
+		r.counts("who does not know the new key takes what is made with it", next, false)
 		// A registration does not change by renewals of its tokens.
 		newer := newRig(t, r.p, func(o *Options) {
 			o.Store, o.Secrets = r.o.Store, []string{"a newer secret of more than 32 bytes"}
 		})
-		if _, _, fault := newer.tokens(again(id, refresh)); fault != "invalid_client" {
-			t.Errorf("without the old key: %s", fault)
-		}
+		newer.faults("without the old key", again(id, refresh), "invalid_client")
 		// A sign-in that begins at one instance ends at the other.
 		to := r.p.signIn(t, b.agree(ask(id)).Header().Get("Location"))
 		if got := (&browser{second, b.jar}).returns(to); got.Get("code") == "" {
@@ -1824,9 +1709,7 @@ func TestKeys(t *testing.T) {
 		if !strings.Contains(alone.log.String(), "no key_file") {
 			t.Error("nothing says that all have to sign in again")
 		}
-		if _, err := alone.good(access, filesURL); err == nil {
-			t.Error("without the key, a token counts")
-		}
+		alone.counts("without the key, a token counts", access, false)
 	})
 }
 
@@ -1856,9 +1739,7 @@ func TestKept(t *testing.T) {
 		all.Add(logins[0], two)
 		all.Add(logins[1], one)
 		for _, refresh := range []string{ann, bob} {
-			if _, _, fault := r.tokens(again(id, refresh)); fault != "invalid_grant" {
-				t.Errorf("exchanged: %s", fault)
-			}
+			r.faults("exchanged", again(id, refresh), "invalid_grant")
 		}
 	})
 }
@@ -1917,13 +1798,16 @@ func TestLimits(t *testing.T) {
 			t.Errorf("of 60 registrations %d were refused", n)
 		}
 		// Made-up tokens cause no lookup, and lock out nobody at the same address.
-		store := &counting{Memory: r.o.Store.(*Memory)}
-		r.o.Store = store
+		var looked atomic.Int64
+		r.o.Store = &hooked{Memory: r.o.Store.(*Memory), on: func(string, string, []byte) error {
+			looked.Add(1)
+			return nil
+		}}
 		from = netip.MustParseAddr("2001:db8:3::1")
 		own := r.join(back)
 		for name, f := range map[string]url.Values{"client": form("x", "y"), "code": form(own, "y"), "refresh token": again(own, "y")} {
-			if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", f) }); n != 0 || store.n.Load() != 0 {
-				t.Errorf("a made-up %s: of 60 requests %d were refused, and the store was asked %d times", name, n, store.n.Load())
+			if n := count(func() *httptest.ResponseRecorder { return r.do("POST", "/token", f) }); n != 0 || looked.Load() != 0 {
+				t.Errorf("a made-up %s: of 60 requests %d were refused, and the store was asked %d times", name, n, looked.Load())
 			}
 		}
 		// Lookups of real tokens are limited.
@@ -1937,9 +1821,7 @@ func TestLimits(t *testing.T) {
 		from = netip.MustParseAddr("2001:db8:1::1")
 		id := r.join(back)
 		from = netip.MustParseAddr("2001:db8::ffff") // the same subscriber: valid tokens still work
-		if _, _, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code"))); fault != "" {
-			t.Errorf("a good request: %s", fault)
-		}
+		r.faults("a good request", form(id, r.browser().signIn(ask(id)).Get("code")), "")
 		m := NewMemory()
 		if ok, err := m.Swap(t.Context(), "login:1", nil, []byte("x"), time.Hour); !ok || err != nil {
 			t.Fatal(ok, err)
@@ -1972,48 +1854,26 @@ func TestLimits(t *testing.T) {
 
 // An unreachable store ends no login.
 func TestStoreAway(t *testing.T) {
-	broken := &away{Memory: NewMemory()}
+	down := false
+	broken := &hooked{Memory: NewMemory(), on: func(string, string, []byte) error {
+		if down {
+			return errAway
+		}
+		return nil
+	}}
 	fronted(t, func(o *Options) { o.Store = broken }, func(t *testing.T, r *rig) {
 		id, b := r.join(back), r.browser()
 		code := b.signIn(ask(id)).Get("code")
-		broken.down = true
-		if a := r.do("POST", "/token", form(id, code)); a.Code != 503 || a.Header().Get("Retry-After") == "" {
-			t.Errorf("a code: %d %s", a.Code, a.Body)
-		}
+		down = true
+		r.faults("a code", form(id, code), "temporarily_unavailable")
 		if got := b.signIn(ask(id)); got.Get("error") != "temporarily_unavailable" {
 			t.Errorf("a sign-in: %v", got)
 		}
-		broken.down = false
-		_, refresh, fault := r.tokens(form(id, code))
-		if fault != "" {
-			t.Fatal(fault)
-		}
-		broken.down = true
-		if a := r.do("POST", "/token", again(id, refresh)); a.Code != 503 {
-			t.Errorf("a refresh token: %d %s", a.Code, a.Body)
-		}
-		broken.down = false
-		if _, _, fault := r.tokens(again(id, refresh)); fault != "" {
-			t.Errorf("when it is back: %s", fault)
-		}
+		down = false
+		_, refresh := r.granted(form(id, code))
+		down = true
+		r.faults("a refresh token", again(id, refresh), "temporarily_unavailable")
+		down = false
+		r.faults("when it is back", again(id, refresh), "")
 	})
-}
-
-type away struct {
-	*Memory
-	down bool
-}
-
-func (a *away) Get(ctx context.Context, key string) ([]byte, error) {
-	if a.down {
-		return nil, fmt.Errorf("no route")
-	}
-	return a.Memory.Get(ctx, key)
-}
-
-func (a *away) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	if a.down {
-		return false, fmt.Errorf("no route")
-	}
-	return a.Memory.Swap(ctx, key, old, value, life)
 }

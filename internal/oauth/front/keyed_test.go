@@ -64,45 +64,28 @@ func TestDocumentKeys(t *testing.T) {
 				"another key": show(form(id, code), signed(next)), "for somebody else": show(form(id, code), signed(key, authtest.Claims{"aud": provider})),
 				"expired": show(form(id, code), signed(key, authtest.Claims{"exp": time.Now().Unix() - 60})),
 			} {
-				if _, _, fault := r.tokens(f); fault != "invalid_client" {
-					t.Errorf("%s: %q", name, fault)
-				}
+				r.faults(name, f, "invalid_client")
 			}
 			once := signed(key)
-			_, refresh, fault := r.tokens(show(form(id, code), once))
-			if fault != "" {
-				t.Fatalf("the code is good still, and the key shown: %s\n%s", fault, r.log)
-			}
+			_, refresh := r.granted(show(form(id, code), once))
 			for name, tc := range map[string]struct {
 				f    url.Values
 				want string
 			}{
 				"without it": {again(id, refresh), "invalid_client"}, "the same once more": {show(again(id, refresh), once), "invalid_client"},
 			} {
-				if _, _, fault := r.tokens(tc.f); fault != tc.want {
-					t.Errorf("to renew, %s: %q", name, fault)
-				}
+				r.faults("to renew, "+name, tc.f, tc.want)
 			}
-			_, refresh, fault = r.tokens(show(again(id, refresh), signed(key)))
-			if fault != "" {
-				t.Fatalf("renewed: %s\n%s", fault, r.log)
-			}
+			_, refresh = r.granted(show(again(id, refresh), signed(key)))
 			// The client has new keys: they work within minutes, and the old ones no more.
 			keys = map[string]any{"keys": []any{next.JWK(t)}}
 			time.Sleep(keysMost + time.Second)
-			if _, _, fault := r.tokens(show(again(id, refresh), signed(key))); fault != "invalid_client" {
-				t.Errorf("by a key that was taken back: %q", fault)
-			}
-			_, refresh, fault = r.tokens(show(again(id, refresh), signed(next)))
-			if fault != "" {
-				t.Fatalf("by the next key: %s\n%s", fault, r.log)
-			}
+			r.faults("by a key that was taken back", show(again(id, refresh), signed(key)), "invalid_client")
+			_, refresh = r.granted(show(again(id, refresh), signed(next)))
 			// Keys that cannot be fetched for long do not end the login.
 			fails = 1
 			time.Sleep(2 * time.Hour)
-			if _, _, fault := r.tokens(show(again(id, refresh), signed(next))); fault != "temporarily_unavailable" {
-				t.Errorf("without the keys: %q", fault)
-			}
+			r.faults("without the keys", show(again(id, refresh), signed(next)), "temporarily_unavailable")
 			fails = 0
 			time.Sleep(time.Minute)
 			revoke := func(f url.Values, want int) {
@@ -113,13 +96,9 @@ func TestDocumentKeys(t *testing.T) {
 				}
 			}
 			revoke(url.Values{"client_id": {id}}, 401)
-			if _, refresh, fault = r.tokens(show(again(id, refresh), signed(next))); fault != "" {
-				t.Fatalf("a stranger has ended the login: %s", fault)
-			}
+			_, refresh = r.granted(show(again(id, refresh), signed(next)))
 			revoke(show(url.Values{}, signed(next)), 200)
-			if _, _, fault := r.tokens(show(again(id, refresh), signed(next))); fault != "invalid_grant" {
-				t.Errorf("after its end: %q", fault)
-			}
+			r.faults("after its end", show(again(id, refresh), signed(next)), "invalid_grant")
 		})
 	}
 }

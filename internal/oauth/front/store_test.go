@@ -1,6 +1,7 @@
 package front
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -22,62 +23,54 @@ import (
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 )
 
-// counting counts its requests.
-type counting struct {
+var errAway = errors.New("no route")
+
+// hooked is a store that tells on of each request, before or after it is executed. An error of on is its answer.
+type hooked struct {
 	*Memory
-	n atomic.Int64
+	on    func(call, key string, value []byte) error // may be nil
+	after bool
 }
 
-func (c *counting) Get(ctx context.Context, key string) ([]byte, error) {
-	c.n.Add(1)
-	return c.Memory.Get(ctx, key)
-}
-
-func (c *counting) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	c.n.Add(1)
-	return c.Memory.Swap(ctx, key, old, value, life)
-}
-
-// flaky fails once: at the request with a number, before or after it is executed.
-type flaky struct {
-	*Memory
-	mu      sync.Mutex
-	n, at   int
-	done    bool
-	failure error
-}
-
-func (f *flaky) now() (fails bool) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.n++
-	return f.n == f.at
-}
-
-func (f *flaky) Get(ctx context.Context, key string) ([]byte, error) {
-	if f.now() {
-		return nil, f.failure
+func (h *hooked) do(call, key string, value []byte, execute func() error) error {
+	if h.on == nil {
+		return execute()
 	}
-	return f.Memory.Get(ctx, key)
+	if h.after {
+		return cmp.Or(execute(), h.on(call, key, value))
+	}
+	if err := h.on(call, key, value); err != nil {
+		return err
+	}
+	return execute()
 }
 
-func (f *flaky) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	if !f.now() {
-		return f.Memory.Swap(ctx, key, old, value, life)
-	}
-	if f.done {
-		if _, err := f.Memory.Swap(ctx, key, old, value, life); err != nil {
-			return false, err
-		}
-	}
-	return false, f.failure
+func (h *hooked) Get(ctx context.Context, key string) (value []byte, err error) {
+	err = h.do("Get", key, nil, func() error {
+		value, err = h.Memory.Get(ctx, key)
+		return err
+	})
+	return value, err
 }
 
-func (f *flaky) End(ctx context.Context, id string, life time.Duration) error {
-	if !f.now() {
-		return f.Memory.End(ctx, id, life)
-	}
-	return f.failure
+func (h *hooked) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (ok bool, err error) {
+	err = h.do("Swap", key, value, func() error {
+		ok, err = h.Memory.Swap(ctx, key, old, value, life)
+		return err
+	})
+	return ok, err
+}
+
+func (h *hooked) End(ctx context.Context, id string, life time.Duration) error {
+	return h.do("End", id, nil, func() error { return h.Memory.End(ctx, id, life) })
+}
+
+func (h *hooked) Ended(ctx context.Context, mark string) (ids []string, next string, err error) {
+	err = h.do("Ended", mark, nil, func() error {
+		ids, next, err = h.Memory.Ended(ctx, mark)
+		return err
+	})
+	return ids, next, err
 }
 
 // A lost answer of the store ends no sign-in and no login: at worst the client must try again.
@@ -86,30 +79,31 @@ func TestLostAnswers(t *testing.T) {
 		for at := 1; ; at++ {
 			reached := false
 			t.Run(fmt.Sprintf("done %t, request %d", done, at), func(t *testing.T) {
-				store := &flaky{Memory: NewMemory(), done: done, failure: errors.New("no route")}
+				var n, fails atomic.Int64
+				store := &hooked{Memory: NewMemory(), after: done, on: func(call, _ string, _ []byte) error {
+					if call != "Ended" && n.Add(1) == fails.Load() {
+						return errAway
+					}
+					return nil
+				}}
 				fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
 					id, b := r.join(back), r.browser()
-					count := func() int {
-						store.mu.Lock()
-						defer store.mu.Unlock()
-						return store.n
-					}
-					store.at = at
+					fails.Store(int64(at))
 					code := b.signIn(ask(id)).Get("code")
 					if code == "" {
-						if count() != at {
+						if n.Load() != int64(at) {
 							t.Fatal("no sign-in")
 						}
 						reached = true
 						return // the client gets an error, and its user signs in again
 					}
 					persist := func(f url.Values) (access, refresh string) {
-						for n := range 2 {
+						for try := range 2 {
 							a, next, fault := r.tokens(f)
 							if fault == "" {
 								return a, next
 							}
-							if fault != "temporarily_unavailable" || n > 0 {
+							if fault != "temporarily_unavailable" || try > 0 {
 								t.Fatalf("%s: %s", f.Get("grant_type"), fault)
 							}
 							time.Sleep(5 * time.Second)
@@ -119,16 +113,13 @@ func TestLostAnswers(t *testing.T) {
 					_, first := persist(form(id, code))
 					_, second := persist(again(id, first))
 					_, last := persist(again(id, second))
-					if reached = count() >= at; !reached {
+					if reached = n.Load() >= int64(at); !reached {
 						return
 					}
-					store.at = 0
+					fails.Store(0)
 					time.Sleep(grace + time.Second)
-					if access, _, fault := r.tokens(again(id, last)); fault != "" {
-						t.Errorf("the login has ended: %s", fault)
-					} else if _, err := r.good(access, filesURL); err != nil {
-						t.Errorf("the token: %v", err)
-					}
+					access, _ := r.granted(again(id, last))
+					r.counts("after all", access, true)
 				})
 			})
 			if !reached || t.Failed() {
@@ -174,26 +165,15 @@ func TestStoreClock(t *testing.T) {
 		id, b := r.join(back), r.browser()
 		code, late := b.signIn(ask(id)).Get("code"), b.signIn(ask(id)).Get("code")
 		time.Sleep(2 * codeLife)
-		_, first, fault := r.tokens(form(id, code))
-		if fault != "" {
-			t.Fatalf("a code: %s", fault)
-		}
+		_, first := r.granted(form(id, code))
 		_, second, _ := r.tokens(again(id, first))
 		time.Sleep(2 * grace)
-		if _, _, fault := r.tokens(again(id, first)); fault != "" {
-			t.Errorf("a former refresh token: %s", fault)
-		}
+		r.faults("a former refresh token", again(id, first), "")
 		end("code")
-		if _, _, fault := r.tokens(form(id, late)); fault != "invalid_grant" {
-			t.Errorf("a code that has ended: %s", fault)
-		}
+		r.faults("a code that has ended", form(id, late), "invalid_grant")
 		end("turn")
-		if _, _, fault := r.tokens(again(id, first)); fault != "invalid_grant" {
-			t.Errorf("when the moment is over: %s", fault)
-		}
-		if _, _, fault := r.tokens(again(id, second)); fault != "invalid_grant" {
-			t.Errorf("the login goes on: %s", fault)
-		}
+		r.faults("when the moment is over", again(id, first), "invalid_grant")
+		r.faults("the login goes on", again(id, second), "invalid_grant")
 	})
 }
 
@@ -232,26 +212,15 @@ func TestTakenBack(t *testing.T) {
 			}
 		}
 		set := func(to any, without bool) {
-			r.p.mu.Lock()
-			defer r.p.mu.Unlock()
-			scope, noID = to, without
+			r.p.set(func() { scope, noID = to, without })
 		}
 		scopes := func(access string) string {
 			t.Helper()
-			tok, err := r.good(access, filesURL)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return strings.Join(tok.Scopes, " ")
+			return strings.Join(r.verified(access).Scopes, " ")
 		}
-		_, refresh, fault := r.tokens(form(id, b.signIn(ask(id, "scope", "mcp:use files:write")).Get("code")))
-		if fault != "" {
-			t.Fatal(fault)
-		}
+		_, refresh := r.granted(form(id, b.signIn(ask(id, "scope", "mcp:use files:write")).Get("code")))
 		set("openid api://mcp/mcp:use", false)
-		f := again(id, refresh)
-		f.Set("scope", "mcp:use files:write") // it still asks for both
-		access, refresh, fault := r.tokens(f)
+		access, refresh, fault := r.tokens(again(id, refresh, "scope", "mcp:use files:write")) // it still asks for both
 		if got := scopes(access); fault != "" || got != "mcp:use" {
 			t.Errorf("renewed: %q %s", got, fault)
 		}
@@ -268,19 +237,13 @@ func TestTakenBack(t *testing.T) {
 		set("api://mcp/mcp:use", true)
 		for range 23 {
 			time.Sleep(time.Hour)
-			if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
-				t.Fatalf("within a day: %s", fault)
-			}
+			_, refresh = r.granted(again(id, refresh))
 		}
 		set("api://mcp/mcp:use", false)
-		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
-			t.Fatalf("with an ID token: %s", fault)
-		}
+		_, refresh = r.granted(again(id, refresh))
 		set("api://mcp/mcp:use", true)
 		time.Sleep(23 * time.Hour)
-		if _, refresh, fault = r.tokens(again(id, refresh)); fault != "" {
-			t.Fatalf("within a day of that: %s", fault)
-		}
+		_, refresh = r.granted(again(id, refresh))
 		time.Sleep(2 * time.Hour)
 		if _, _, fault = r.tokens(again(id, refresh)); fault != "invalid_grant" || !strings.Contains(r.log.String(), "sent no ID token for a day") {
 			t.Errorf("after a day: %q", fault)
@@ -346,33 +309,38 @@ func TestEnded(t *testing.T) {
 	})
 }
 
+// watched runs Watch of fronts until stop returns.
+func watched(t *testing.T, all ...*rig) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for _, r := range all {
+		wg.Go(func() { r.Watch(ctx) })
+	}
+	return func() {
+		cancel()
+		wg.Wait()
+	}
+}
+
 // A login that ends at one instance ends at the others within two seconds, also without a refresh token and for
 // instances that start later. If the store cannot be read, it ends once that works.
 func TestEndedElsewhere(t *testing.T) {
 	for _, alone := range []bool{false, true} {
-		store := &silent{Memory: NewMemory()}
+		var silent atomic.Bool
+		store := &hooked{Memory: NewMemory(), on: func(call, _ string, _ []byte) error {
+			if call == "Ended" && silent.Load() {
+				return errAway
+			}
+			return nil
+		}}
 		fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
 			r.p.noToken = alone
 			other := newRig(t, r.p, func(o *Options) { o.Store = store })
-			ctx, cancel := context.WithCancel(t.Context())
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				other.Watch(ctx)
-			}()
-			defer func() {
-				cancel()
-				<-done
-			}()
+			defer watched(t, other)()
 			id, b := r.join(back), r.browser()
 			login := func() string {
-				access, _, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-				if fault != "" {
-					t.Fatal(fault)
-				}
-				if _, err := other.good(access, filesURL); err != nil {
-					t.Fatal(err)
-				}
+				access, _ := r.granted(form(id, b.signIn(ask(id)).Get("code")))
+				other.counts("the token", access, true)
 				return access
 			}
 			end := func(access string) {
@@ -385,20 +353,16 @@ func TestEndedElsewhere(t *testing.T) {
 			end(first)
 			time.Sleep(lookEvery)
 			synctest.Wait()
-			if _, err := other.good(first, filesURL); err == nil {
-				t.Error("the token of a login that has ended counts elsewhere")
-			}
-			store.silent.Store(true)
+			other.counts("the token of a login that has ended counts elsewhere", first, false)
+			silent.Store(true)
 			end(second)
 			time.Sleep(10 * lookEvery)
 			synctest.Wait()
-			if _, err := other.good(second, filesURL); err != nil {
-				t.Errorf("nobody could know that it has ended: %v", err)
-			}
+			other.counts("nobody could know that it has ended", second, true)
 			if n := strings.Count(other.log.String(), "cannot read the ended logins from its store"); n != 1 {
 				t.Errorf("it is said %d times: %s", n, other.log)
 			}
-			store.silent.Store(false)
+			silent.Store(false)
 			time.Sleep(lookEvery)
 			synctest.Wait()
 			later := newRig(t, r.p, func(o *Options) { o.Store = store })
@@ -413,34 +377,13 @@ func TestEndedElsewhere(t *testing.T) {
 	}
 }
 
-// silent does not return the ended logins.
-type silent struct {
-	*Memory
-	silent atomic.Bool
-}
-
-func (s *silent) Ended(ctx context.Context, mark string) ([]string, string, error) {
-	if s.silent.Load() {
-		return nil, "", errors.New("no route")
-	}
-	return s.Memory.Ended(ctx, mark)
-}
-
 // A login ends even if the store does not record that, because it is full, or does not remove it: the rest is done
 // when the store works again.
 func TestEndedLater(t *testing.T) {
-	store := &full{Memory: NewMemory()}
+	store, notes, removes := full()
 	fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
 		other := newRig(t, r.p, func(o *Options) { o.Store = store })
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		for _, at := range []*rig{r, other} {
-			wg.Go(func() { at.Watch(ctx) })
-		}
-		defer func() {
-			cancel()
-			wg.Wait()
-		}()
+		defer watched(t, r, other)()
 		id, b := r.join(back), r.browser()
 		signOut := func(text string) int {
 			return r.do("POST", "/oauth/revoke", url.Values{"client_id": {id}, "token": {text}}).Code
@@ -448,36 +391,23 @@ func TestEndedLater(t *testing.T) {
 		for name, tc := range map[string]struct {
 			fails       *atomic.Bool
 			theft, goes bool // the login ends at once
-		}{"no note": {&store.notes, false, true}, "no note of a theft": {&store.notes, true, true}, "not removed": {&store.removes, false, false}} {
-			access, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-			if fault != "" {
-				t.Fatal(fault)
-			}
-			if _, err := other.good(access, filesURL); err != nil {
-				t.Fatal(err)
-			}
+		}{"no note": {notes, false, true}, "no note of a theft": {notes, true, true}, "not removed": {removes, false, false}} {
+			access, refresh := r.granted(form(id, b.signIn(ask(id)).Get("code")))
+			other.counts("the token", access, true)
 			last := refresh
 			if tc.theft {
-				if _, last, fault = r.tokens(again(id, refresh)); fault != "" {
-					t.Fatal(fault)
-				}
+				_, last = r.granted(again(id, refresh))
 				time.Sleep(grace + time.Second)
 			}
 			tc.fails.Store(true)
 			if tc.theft {
-				if _, _, fault := r.tokens(again(id, refresh)); fault != "temporarily_unavailable" {
-					t.Errorf("%s: %q", name, fault)
-				}
+				r.faults(name, again(id, refresh), "temporarily_unavailable")
 			} else if got := signOut(last); got != 503 {
 				t.Errorf("%s: %d", name, got)
 			}
-			if _, err := r.good(access, filesURL); err == nil {
-				t.Errorf("%s: the access token counts here", name)
-			}
+			r.counts(name+": the access token counts here", access, false)
 			if tc.goes {
-				if _, _, fault := r.tokens(again(id, last)); fault != "invalid_grant" {
-					t.Errorf("%s: the refresh token: %q", name, fault)
-				}
+				r.faults(name+": the refresh token", again(id, last), "invalid_grant")
 				time.Sleep(2 * lookEvery)
 				if got := signOut(last); got != 503 {
 					t.Errorf("%s: %d, and others do not know of it", name, got)
@@ -486,12 +416,8 @@ func TestEndedLater(t *testing.T) {
 			tc.fails.Store(false)
 			time.Sleep(3 * lookEvery)
 			synctest.Wait()
-			if _, err := other.good(access, filesURL); err == nil {
-				t.Errorf("%s: the access token counts elsewhere", name)
-			}
-			if _, _, fault := other.tokens(again(id, last)); fault != "invalid_grant" {
-				t.Errorf("%s: the refresh token later: %q", name, fault)
-			}
+			other.counts(name+": the access token counts elsewhere", access, false)
+			other.faults(name+": the refresh token later", again(id, last), "invalid_grant")
 			if got := signOut(last); got != 200 {
 				t.Errorf("%s: later %d", name, got)
 			}
@@ -503,27 +429,18 @@ func TestEndedLater(t *testing.T) {
 func TestEndedAtStop(t *testing.T) {
 	for name, lasts := range map[string]bool{"the store is back": false, "it is not": true} {
 		t.Run(name, func(t *testing.T) {
-			store := &full{Memory: NewMemory()}
+			store, notes, _ := full()
 			fronted(t, func(o *Options) { o.Store = store }, func(t *testing.T, r *rig) {
-				ctx, cancel := context.WithCancel(t.Context())
-				stopped := make(chan struct{})
-				go func() {
-					defer close(stopped)
-					r.Watch(ctx)
-				}()
+				stop := watched(t, r)
 				id := r.join(back)
-				access, refresh, fault := r.tokens(form(id, r.browser().signIn(ask(id)).Get("code")))
-				if fault != "" {
-					t.Fatal(fault)
-				}
-				store.notes.Store(true)
+				access, refresh := r.granted(form(id, r.browser().signIn(ask(id)).Get("code")))
+				notes.Store(true)
 				if got := r.do("POST", "/oauth/revoke", url.Values{"client_id": {id}, "token": {refresh}}).Code; got != 503 {
 					t.Errorf("signing out: %d", got)
 				}
-				store.notes.Store(lasts)
+				notes.Store(lasts)
 				began := time.Now()
-				cancel()
-				<-stopped
+				stop()
 				if took := time.Since(began); took > lastWait {
 					t.Errorf("stopping took %v", took)
 				}
@@ -538,41 +455,22 @@ func TestEndedAtStop(t *testing.T) {
 	}
 }
 
-// full is a store that records no endings, or removes nothing.
-type full struct {
-	*Memory
-	notes, removes atomic.Bool // what fails
-}
-
-func (f *full) End(ctx context.Context, id string, life time.Duration) error {
-	if f.notes.Load() {
-		return errors.New("out of memory")
-	}
-	return f.Memory.End(ctx, id, life)
-}
-
-func (f *full) Swap(ctx context.Context, key string, old, value []byte, life time.Duration) (bool, error) {
-	if value == nil && f.removes.Load() {
-		return false, errors.New("no route")
-	}
-	return f.Memory.Swap(ctx, key, old, value, life)
+// full returns a store that records no endings, or removes nothing.
+func full() (store *hooked, notes, removes *atomic.Bool) {
+	notes, removes = &atomic.Bool{}, &atomic.Bool{} // what fails
+	return &hooked{Memory: NewMemory(), on: func(call, _ string, value []byte) error {
+		if call == "End" && notes.Load() || call == "Swap" && value == nil && removes.Load() {
+			return errAway
+		}
+		return nil
+	}}, notes, removes
 }
 
 // One site, or one client address, takes at most two slots for client documents.
 func TestFetches(t *testing.T) {
 	fronted(t, nil, func(t *testing.T, r *rig) {
 		from := netip.MustParseAddr("192.0.2.1")
-		var mu sync.Mutex
-		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr {
-			mu.Lock()
-			defer mu.Unlock()
-			return from
-		}
-		move := func(to string) {
-			mu.Lock()
-			defer mu.Unlock()
-			from = netip.MustParseAddr(to)
-		}
+		r.o.Bridge.(*testBridge).from = func(*http.Request) netip.Addr { return from }
 		release := make(chan struct{})
 		wait := func(w http.ResponseWriter, _ *http.Request) {
 			<-release
@@ -586,49 +484,45 @@ func TestFetches(t *testing.T) {
 			oauthtest.JSON(w, 200, map[string]any{"client_id": good, "redirect_uris": []string{back}})
 		}))
 		var wg sync.WaitGroup
-		fetch := func(id string) (text func() string) {
-			var got string
-			done := make(chan struct{})
+		fetch := func(id string) string {
+			got := make(chan string, 1)
 			wg.Go(func() {
-				defer close(done)
 				a := r.do("GET", "/authorize?"+ask(id).Encode(), nil)
-				got = fmt.Sprint(a.Code, a.Body)
+				got <- fmt.Sprint(a.Code, a.Body)
 			})
 			synctest.Wait()
-			return func() string {
-				select {
-				case <-done:
-					return got
-				default:
-					return "under way"
-				}
+			select {
+			case text := <-got:
+				return text
+			default:
+				return "under way"
 			}
 		}
 		for i, host := range []string{"slow", "slow"} {
-			move(fmt.Sprintf("192.0.2.%d", 10+i))
-			if got := fetch(fmt.Sprintf("https://%s.example.com/%d", host, i))(); got != "under way" {
+			from = netip.MustParseAddr(fmt.Sprintf("192.0.2.%d", 10+i))
+			if got := fetch(fmt.Sprintf("https://%s.example.com/%d", host, i)); got != "under way" {
 				t.Fatal(got)
 			}
 		}
-		move("192.0.2.20")
-		if got := fetch("https://slow.example.com/3")(); !strings.Contains(got, "too many") {
+		from = netip.MustParseAddr("192.0.2.20")
+		if got := fetch("https://slow.example.com/3"); !strings.Contains(got, "too many") {
 			t.Errorf("a third of one site: %s", got)
 		}
 		for _, host := range []string{"a", "b"} {
-			if got := fetch("https://" + host + ".example.com/1")(); got != "under way" {
+			if got := fetch("https://" + host + ".example.com/1"); got != "under way" {
 				t.Fatal(got)
 			}
 		}
-		if got := fetch("https://c.example.com/1")(); !strings.Contains(got, "too many") {
+		if got := fetch("https://c.example.com/1"); !strings.Contains(got, "too many") {
 			t.Errorf("a third for one address: %s", got)
 		}
-		move("192.0.2.30")
-		if got := fetch(good)(); !strings.HasPrefix(got, "200") {
+		from = netip.MustParseAddr("192.0.2.30")
+		if got := fetch(good); !strings.HasPrefix(got, "200") {
 			t.Errorf("another address: %s", got)
 		}
 		close(release)
 		wg.Wait()
-		if got := fetch("https://c.example.com/2")(); strings.Contains(got, "too many") {
+		if got := fetch("https://c.example.com/2"); strings.Contains(got, "too many") {
 			t.Errorf("when they have ended: %s", got)
 		}
 	})
@@ -663,10 +557,7 @@ func TestRevoke(t *testing.T) {
 				if alone && by == "refresh" {
 					continue
 				}
-				access, refresh, fault := r.tokens(form(id, b.signIn(ask(id)).Get("code")))
-				if fault != "" {
-					t.Fatalf("%s: %s", name, fault)
-				}
+				access, refresh := r.granted(form(id, b.signIn(ask(id)).Get("code")))
 				text := access
 				if by == "refresh" {
 					text = refresh
@@ -676,9 +567,7 @@ func TestRevoke(t *testing.T) {
 				revoke(id, strings.Replace(access, ".", ".A", 1), 200)
 				revoke("nobody", text, 401)
 				revoke(id, "", 400)
-				if _, err := r.good(access, filesURL); err != nil {
-					t.Fatalf("%s: what is refused has ended it: %v", name, err)
-				}
+				r.counts(name+": what is refused has ended it", access, true)
 				revoke(id, text, 200)
 				ended(access, refresh, true)
 				revoke(id, text, 200)

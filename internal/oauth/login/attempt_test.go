@@ -150,15 +150,11 @@ const notKnown = "does not know the bridge any more"
 func TestForgotten(t *testing.T) {
 	for name, begin := range map[string]func(r *rig){
 		"a login": func(r *rig) {
-			if _, err := r.person(nil).SignIn(r.t.Context()); err != nil {
-				r.t.Fatal(err)
-			}
+			r.signsIn(r.person(nil))
 		},
 		"an attempt": func(r *rig) { r.begun() },
 		"both": func(r *rig) {
-			if _, err := r.person(nil).SignIn(r.t.Context()); err != nil {
-				r.t.Fatal(err)
-			}
+			r.signsIn(r.person(nil))
 			r.issuer.Revoke(true)
 			r.begun()
 		},
@@ -178,7 +174,7 @@ func TestForgotten(t *testing.T) {
 			}).SignIn(t.Context())
 			// If another program has taken the port meanwhile, another client is registered in any case.
 			if err != nil || shown != 1 || forgotten && r.issuer.Asked("/register") != 2 || !forgotten && strings.Contains(r.log.String(), notKnown) {
-				t.Fatalf("%s, forgotten %t: %v, %d windows, %d registrations\n%s", name, forgotten, err, shown, r.issuer.Asked("/register"), r.log)
+				t.Fatalf("%s, forgotten %t: %v, %d windows, %d registrations\n%s", name, forgotten, err, shown, r.issuer.Asked("/register"), &r.log)
 			}
 			if g, ok := r.issuer.Good(l.Access); !ok || g.Client != l.Client.ID {
 				t.Errorf("%s, forgotten %t: the token is for %+v", name, forgotten, g)
@@ -200,14 +196,12 @@ func TestNotForgotten(t *testing.T) {
 		},
 	} {
 		r := newRig(t)
-		if _, err := r.person(nil).SignIn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r.signsIn(r.person(nil))
 		change(r)
 		_, _ = r.person(nil).SignIn(t.Context())
 		pages := r.issuer.Asked("/authorize") // including those of the browser
 		if strings.Contains(r.log.String(), notKnown) || name == "no registration" && pages > 2 {
-			t.Errorf("%s: %d pages\n%s", name, pages, r.log)
+			t.Errorf("%s: %d pages\n%s", name, pages, &r.log)
 		}
 	}
 }
@@ -226,9 +220,7 @@ func TestAbandon(t *testing.T) {
 		r := newRig(t)
 		s := login.Open(r.dir)
 		if signed {
-			if _, err := r.person(nil).SignIn(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			r.signsIn(r.person(nil))
 			r.issuer.Revoke(true)
 		}
 		r.begun()

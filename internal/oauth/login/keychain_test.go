@@ -14,21 +14,22 @@ import (
 	"github.com/godbus/dbus/v5"
 	"github.com/zalando/go-keyring"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
 	"github.com/mcp-bridge/bridge/internal/programtest"
 )
 
 // mocked makes the keychain of this process one in memory, and returns the opener of a store in a folder. how is
 // the value of MCP_BRIDGE_LOGINS.
-func mocked(t *testing.T) (open func(how string) (*login.Store, *safe), dir string) {
+func mocked(t *testing.T) (open func(how string) (*login.Store, *adaptertest.Log), dir string) {
 	keyring.MockInit()
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/nowhere") // the mock needs none
 	t.Setenv("MCP_BRIDGE_STATE_DIR", t.TempDir())
 	dir = filepath.Join(os.Getenv("MCP_BRIDGE_STATE_DIR"), "logins")
-	return func(how string) (*login.Store, *safe) {
+	return func(how string) (*login.Store, *adaptertest.Log) {
 		t.Helper()
 		t.Setenv("MCP_BRIDGE_LOGINS", how)
-		log := &safe{}
+		log := &adaptertest.Log{}
 		s, err := login.OpenOwn(slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
 			t.Fatal(err)

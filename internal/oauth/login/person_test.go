@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mcp-bridge/bridge/adapters/adaptertest"
 	"github.com/mcp-bridge/bridge/internal/deadline"
 	"github.com/mcp-bridge/bridge/internal/oauth"
 	"github.com/mcp-bridge/bridge/internal/oauth/login"
@@ -35,30 +36,12 @@ type rig struct {
 	issuer *oauthtest.Issuer
 	tools  *oauthtest.Resource
 	dir    string
-	log    *safe
+	log    adaptertest.Log
 	opened atomic.Int32
 }
 
-// safe is a buffer for concurrent use.
-type safe struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *safe) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safe) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
-
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, issuer: oauthtest.Serve(t), dir: filepath.Join(t.TempDir(), "logins"), log: &safe{}}
+	r := &rig{t: t, issuer: oauthtest.Serve(t), dir: filepath.Join(t.TempDir(), "logins")}
 	r.tools = &oauthtest.Resource{Issuer: r.issuer, Next: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "done") })}
 	s := httptest.NewUnstartedServer(r.tools)
 	r.tools.URL = "http://" + s.Listener.Addr().String() + "/mcp"
@@ -83,7 +66,7 @@ func (r *rig) options(change func(*login.Options)) login.Options {
 		r.t.Fatal(err)
 	}
 	o := login.Options{
-		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: http.DefaultTransport, Log: slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))},
+		Options: oauth.Options{Settings: oauth.Settings{Login: true}, Server: u, Transport: http.DefaultTransport, Log: r.log.Logger()},
 		Store:   login.Open(r.dir), Command: "mcp-bridge login notes",
 		Ask: func(address string) {
 			r.opened.Add(1)
@@ -137,14 +120,60 @@ func call(ctx context.Context, server string, p *login.Person, header ...string)
 	}
 }
 
+// works sends a request that must be answered, without using a refresh token twice.
+func (r *rig) works(what string, p *login.Person, header ...string) {
+	r.t.Helper()
+	if status, err := r.call(p, header...); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
+		r.t.Errorf("%s: %d, %v, %d tokens used twice\n%s", what, status, err, r.issuer.Reused(), &r.log)
+	}
+}
+
+// worksIn is works, and compares the number of windows so far.
+func (r *rig) worksIn(what string, p *login.Person, windows int32) {
+	r.t.Helper()
+	r.works(what, p)
+	if n := r.opened.Load(); n != windows {
+		r.t.Errorf("%s: %d windows, want %d", what, n, windows)
+	}
+}
+
+// scope compares the scope of the present token, and returns the token.
+func (r *rig) scope(p *login.Person, want string) string {
+	r.t.Helper()
+	token, err := p.Token(r.t.Context())
+	if g, _ := r.issuer.Good(token); g.Scope != want || err != nil {
+		r.t.Errorf("scope %q, %v, want %q", g.Scope, err, want)
+	}
+	return token
+}
+
+// signsIn makes a login with the command.
+func (r *rig) signsIn(p *login.Person) *login.Login {
+	r.t.Helper()
+	l, err := p.SignIn(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return l
+}
+
+// only returns the store with its only key.
+func (r *rig) only() (*login.Store, string) {
+	r.t.Helper()
+	s := login.Open(r.dir)
+	keys, err := s.Keys()
+	if err != nil || len(keys) != 1 {
+		r.t.Fatalf("Keys = %v, %v", keys, err)
+	}
+	return s, keys[0]
+}
+
 // I-200, I-210, I-250, I-253: a 401 leads to a sign-in. The bridge registers itself, and the next process uses and
 // renews the login.
 func TestSignIn(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v\n%s", status, err, r.log)
-	}
+	r.works("call", p)
 	if n := r.issuer.Asked("/register"); n != 1 || r.opened.Load() != 1 {
 		t.Errorf("%d registrations and %d windows, want 1 of each", n, r.opened.Load())
 	}
@@ -164,16 +193,10 @@ func TestSignIn(t *testing.T) {
 		t.Errorf("the folder is %v, %v", info.Mode(), err)
 	}
 	next := r.person(func(o *login.Options) { o.Ask = nil })
-	if status, err := r.call(next); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
-		t.Errorf("the next process: %d, %v", status, err)
-	}
+	r.worksIn("the next process", next, 1)
 	r.issuer.Revoke(false)
-	if status, err := r.call(next); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
-		t.Errorf("after the token was taken back: %d, %v", status, err)
-	}
-	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
-		t.Errorf("the first process then: %d, %v", status, err)
-	}
+	r.worksIn("after the token was taken back", next, 1)
+	r.works("the first process then", p)
 	if n := r.issuer.Asked("/token"); n != 2 {
 		t.Errorf("%d requests for tokens, want 2: a sign-in and a renewal", n)
 	}
@@ -196,7 +219,7 @@ func TestSignIn(t *testing.T) {
 	}
 	for _, secret := range []string{token, kept.Access, kept.Refresh, kept.Client.Secret} {
 		if secret != "" && strings.Contains(r.log.String(), secret) {
-			t.Errorf("a secret is in the log:\n%s", r.log)
+			t.Errorf("a secret is in the log:\n%s", &r.log)
 		}
 	}
 }
@@ -222,9 +245,7 @@ func TestNobody(t *testing.T) {
 	if err != nil || l.Server != r.tools.URL || l.Issuer.Name != r.issuer.URL {
 		t.Fatalf("SignIn = %+v, %v", l, err)
 	}
-	if status, err := r.call(alone); status != http.StatusOK || err != nil {
-		t.Errorf("after a sign-in elsewhere: %d, %v", status, err)
-	}
+	r.works("after a sign-in elsewhere", alone)
 	r.issuer.Revoke(true)
 	_, err = r.call(alone)
 	var f *oauth.Failure
@@ -280,7 +301,7 @@ func TestStrangers(t *testing.T) {
 			status, _ = r.call(p)
 		}
 		if own == strings.Contains(r.log.String(), "all callers act as the account") {
-			t.Errorf("own %t: the log has\n%s", own, r.log)
+			t.Errorf("own %t: the log has\n%s", own, &r.log)
 		}
 		patient()
 		bad := r.person(func(o *login.Options) {
@@ -301,16 +322,13 @@ func TestStepUp(t *testing.T) {
 	p := r.person(nil)
 	for i, needs := range []string{"read", "write", "write", "read"} {
 		if status, err := r.call(p, needs); status != http.StatusOK || err != nil {
-			t.Fatalf("%d, %s: %d, %v\n%s", i, needs, status, err, r.log)
+			t.Fatalf("%d, %s: %d, %v\n%s", i, needs, status, err, &r.log)
 		}
 	}
 	if n := r.opened.Load(); n != 2 {
 		t.Errorf("%d windows, want 2", n)
 	}
-	token, _ := p.Token(t.Context())
-	if g, _ := r.issuer.Good(token); g.Scope != "read write" {
-		t.Errorf("scope %q", g.Scope)
-	}
+	token := r.scope(p, "read write")
 	r.tools.Needs = func(*http.Request) string { return "never" }
 	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) { // grants another scope
 		oauthtest.JSON(w, http.StatusOK, map[string]any{"access_token": token, "token_type": "bearer", "scope": "read"})
@@ -356,18 +374,14 @@ func TestOthersGoOn(t *testing.T) {
 	r.tools.Change = func(m map[string]any) { m["scopes_supported"] = []string{"read"} }
 	p := r.person(nil)
 	alone := r.person(func(o *login.Options) { o.Ask = nil })
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	r.issuer.Authorized = func(v url.Values) { v.Del("code"); v.Set("error", "access_denied") }
 	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
 		if status, err := r.call(who, "write"); err == nil {
 			t.Errorf("%s: a scope that is denied: %d", name, status)
 		}
 		r.issuer.Revoke(false)
-		if status, err := r.call(who); status != http.StatusOK || err != nil {
-			t.Errorf("%s: another call, whose token is renewed: %d, %v\n%s", name, status, err, r.log)
-		}
+		r.works(name+": another call, whose token is renewed", who)
 	}
 	r.issuer.Revoke(true)
 	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
@@ -376,13 +390,9 @@ func TestOthersGoOn(t *testing.T) {
 		}
 	}
 	r.issuer.Authorized = nil
-	if _, err := r.person(nil).SignIn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.signsIn(r.person(nil))
 	for name, who := range map[string]*login.Person{"somebody is here": p, "nobody is here": alone} {
-		if status, err := r.call(who); status != http.StatusOK || err != nil {
-			t.Errorf("%s: after a sign-in elsewhere: %d, %v\n%s", name, status, err, r.log)
-		}
+		r.works(name+": after a sign-in elsewhere", who)
 	}
 }
 
@@ -390,15 +400,11 @@ func TestOthersGoOn(t *testing.T) {
 func TestMigration(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	old, asked := r.issuer, r.issuer.Asked("/token")
 	r.issuer = oauthtest.Serve(t)
 	r.tools.Issuer = r.issuer
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("after the move: %d, %v\n%s", status, err, r.log)
-	}
+	r.works("after the move", p)
 	if old.Asked("/token") != asked || r.issuer.Asked("/register") != 1 {
 		t.Errorf("the old one was asked %d times more, the new one has %d registrations", old.Asked("/token")-asked, r.issuer.Asked("/register"))
 	}
@@ -459,7 +465,7 @@ func TestResourceSent(t *testing.T) {
 		oauth.ResourceOff:          func(*rig) []string { return nil },
 	} {
 		r := newRig(t)
-		sent := &forms{all: map[string][]string{}, seen: map[string]bool{}}
+		sent := &forms{all: map[string][]string{}}
 		p := r.person(func(o *login.Options) {
 			o.Resource, o.Transport = setting, sent
 			ask := o.Ask
@@ -470,19 +476,15 @@ func TestResourceSent(t *testing.T) {
 			}
 		})
 		if setting == "" {
-			if status, err := r.call(p); status != http.StatusOK || err != nil {
-				t.Fatalf("%d, %v\n%s", status, err, r.log)
-			}
+			r.works("", p)
 			r.issuer.Revoke(false)
-			if status, err := r.call(p); status != http.StatusOK || err != nil {
-				t.Fatalf("renewed: %d, %v\n%s", status, err, r.log)
-			}
+			r.works("renewed", p)
 		} else { // the server refuses these
 			_, _ = r.call(p)
 		}
 		for _, what := range []string{"authorize", "authorization_code", "refresh_token"} {
-			if got := sent.get(what); !slices.Equal(got, want(r)) || !sent.has(what) {
-				t.Errorf("resource %q, %s: %q, want %q, sent: %t", setting, what, got, want(r), sent.has(what))
+			if got, is := sent.get(what); !slices.Equal(got, want(r)) || !is {
+				t.Errorf("resource %q, %s: %q, want %q, sent: %t", setting, what, got, want(r), is)
 			}
 		}
 	}
@@ -490,27 +492,21 @@ func TestResourceSent(t *testing.T) {
 
 // forms records the resources in forms to token endpoints.
 type forms struct {
-	mu   sync.Mutex
-	all  map[string][]string
-	seen map[string]bool
+	mu  sync.Mutex // guards all
+	all map[string][]string
 }
 
 func (f *forms) note(what string, v url.Values) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.all[what], f.seen[what] = v["resource"], true
+	f.all[what] = v["resource"]
 }
 
-func (f *forms) get(what string) []string {
+func (f *forms) get(what string) (resources []string, sent bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.all[what]
-}
-
-func (f *forms) has(what string) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.seen[what]
+	resources, sent = f.all[what]
+	return resources, sent
 }
 
 func (f *forms) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -585,7 +581,7 @@ func TestSlash(t *testing.T) {
 		p := r.person(nil)
 		for i := range 2 {
 			if status, err := r.call(p); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
-				t.Errorf("listed with it %t, call %d: %d, %v, %d windows\n%s", listed, i, status, err, r.opened.Load(), r.log)
+				t.Errorf("listed with it %t, call %d: %d, %v, %d windows\n%s", listed, i, status, err, r.opened.Load(), &r.log)
 			}
 			r.issuer.Revoke(false)
 		}
@@ -649,7 +645,7 @@ func TestClients(t *testing.T) {
 		token, _ := p.Token(t.Context())
 		g, _ := r.issuer.Good(token)
 		if status != http.StatusOK || err != nil || !strings.HasPrefix(g.Client, tc.id) {
-			t.Errorf("%s: %d, %v, client %q\n%s", tc.name, status, err, g.Client, r.log)
+			t.Errorf("%s: %d, %v, client %q\n%s", tc.name, status, err, g.Client, &r.log)
 		}
 		if (g.Client == tc.id) != (r.issuer.Asked("/register") == 0) {
 			t.Errorf("%s: %d registrations", tc.name, r.issuer.Asked("/register"))
@@ -745,18 +741,14 @@ func TestCallback(t *testing.T) {
 			})
 		}
 	})
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Errorf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	wg.Wait()
 }
 
 // I-251, N-65, N-66: a file of another format or a broken one is replaced. A file that others can read is refused.
 func TestFiles(t *testing.T) {
 	r := newRig(t)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", r.person(nil))
 	files, _ := filepath.Glob(filepath.Join(r.dir, "*.json"))
 	if runtime.GOOS != "windows" {
 		if err := os.Chmod(files[0], 0o644); err != nil {
@@ -795,18 +787,14 @@ func TestDiskFull(t *testing.T) {
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	s.Full()
 	for range 3 {
 		r.issuer.Revoke(false)
-		if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
-			t.Errorf("call = %d, %v", status, err)
-		}
+		r.works("call", p)
 	}
 	if r.opened.Load() != 1 || !strings.Contains(r.log.String(), "could not be stored") {
-		t.Errorf("%d windows; the log has\n%s", r.opened.Load(), r.log)
+		t.Errorf("%d windows; the log has\n%s", r.opened.Load(), &r.log)
 	}
 }
 
@@ -817,38 +805,23 @@ func TestDiskFullLater(t *testing.T) {
 	r := newRig(t)
 	s := login.Open(r.dir)
 	p := r.person(func(o *login.Options) { o.Store = s })
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	full := func() {
 		s.Full()
 		r.issuer.Revoke(false)
-		if status, err := r.call(p); status != http.StatusOK || err != nil {
-			t.Fatalf("the disk is full: %d, %v", status, err)
-		}
+		r.works("the disk is full", p)
 		s.Room()
 	}
 	full()
-	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil { // as another process does
-		t.Fatal(err)
-	}
+	r.signsIn(r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }))
 	r.issuer.Revoke(false)
-	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
-		t.Errorf("after a sign-in elsewhere: %d, %v", status, err)
-	}
-	token, _ := p.Token(t.Context())
-	if g, _ := r.issuer.Good(token); g.Scope != "fresh" {
-		t.Errorf("the token is for %q, of the older login", g.Scope)
-	}
+	r.works("after a sign-in elsewhere", p)
+	r.scope(p, "fresh") // not that of the older login
 	full()
 	windows := r.opened.Load()
 	r.issuer.Revoke(false)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Errorf("there is room again: %d, %v", status, err)
-	}
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != windows || r.issuer.Reused() != 0 {
-		t.Errorf("the next process: %d, %v, %d windows more", status, err, r.opened.Load()-windows)
-	}
+	r.works("there is room again", p)
+	r.worksIn("the next process", r.person(nil), windows)
 	s.Full()
 	if l, err := r.person(func(o *login.Options) { o.Store = s }).SignIn(t.Context()); err == nil || !strings.Contains(err.Error(), "could not be stored") {
 		t.Errorf("SignIn on a full disk = %+v, %v", l, err)
@@ -868,9 +841,7 @@ func TestRenewals(t *testing.T) {
 	} {
 		r := newRig(t)
 		p := r.person(nil)
-		if status, err := r.call(p); status != http.StatusOK || err != nil {
-			t.Fatalf("call = %d, %v", status, err)
-		}
+		r.works("call", p)
 		r.issuer.Revoke(false)
 		var once sync.Once
 		r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) {
@@ -880,14 +851,12 @@ func TestRenewals(t *testing.T) {
 			})
 		})
 		if status, err := r.call(p); status != http.StatusOK || err != nil || r.opened.Load() != tc.windows || int32(r.issuer.Asked("/register")) != tc.again {
-			t.Errorf("%s: %d, %v, %d windows, %d registrations\n%s", tc.name, status, err, r.opened.Load(), r.issuer.Asked("/register"), r.log)
+			t.Errorf("%s: %d, %v, %d windows, %d registrations\n%s", tc.name, status, err, r.opened.Load(), r.issuer.Asked("/register"), &r.log)
 		}
 	}
 	r := newRig(t)
 	p := r.person(nil)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	r.issuer.Revoke(false)
 	for _, bad := range []struct {
 		status int
@@ -901,17 +870,13 @@ func TestRenewals(t *testing.T) {
 		}
 	}
 	r.issuer.Answer("/token", nil)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
-		t.Errorf("and there again: %d, %v, %d windows", status, err, r.opened.Load())
-	}
+	r.worksIn("and there again", r.person(nil), 1)
 }
 
 // I-253: a requested token is stored even if the bridge stops meanwhile: its refresh token is used up.
 func TestCloseKeeps(t *testing.T) {
 	r := newRig(t)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", r.person(nil))
 	r.issuer.Revoke(false)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	r.issuer.Answer("/token", func(w http.ResponseWriter, q *http.Request) {
@@ -938,9 +903,7 @@ func TestCloseKeeps(t *testing.T) {
 	close(answer)
 	<-closed
 	<-ended
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 || r.issuer.Reused() != 0 {
-		t.Errorf("the next process: %d, %v, %d windows\n%s", status, err, r.opened.Load(), r.log)
-	}
+	r.worksIn("the next process", r.person(nil), 1)
 }
 
 // A login survives if its authorization server moves to other endpoints. If the authorization server is gone, the
@@ -948,9 +911,7 @@ func TestCloseKeeps(t *testing.T) {
 func TestEndpointMoves(t *testing.T) {
 	defer login.AllTokensOld()()
 	r := newRig(t)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", r.person(nil))
 	gone := func(w http.ResponseWriter, _ *http.Request) { http.NotFound(w, nil) }
 	old := r.issuer
 	old.Answer("/token", gone)
@@ -967,18 +928,16 @@ func TestEndpointMoves(t *testing.T) {
 	old.Change = func(m map[string]any) { m["token_endpoint"] = old.URL + "/new" }
 	for i := range 2 {
 		if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 || old.Asked("/new") != i+1 {
-			t.Errorf("it has moved, %d: %d, %v, %d windows, %d requests\n%s", i, status, err, r.opened.Load(), old.Asked("/new"), r.log)
+			t.Errorf("it has moved, %d: %d, %v, %d windows, %d requests\n%s", i, status, err, r.opened.Load(), old.Asked("/new"), &r.log)
 		}
 		old.Revoke(false)
 	}
 	old.Answer("/new", gone)
 	r.issuer = oauthtest.Serve(t)
 	r.tools.Issuer = r.issuer
-	r.change(func(l *login.Login) {
-		l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour)
-	})
+	r.change(func(l *login.Login) { l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour) })
 	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 2 || r.issuer.Asked("/register") != 1 {
-		t.Errorf("the server has another authorization server: %d, %v, %d windows\n%s", status, err, r.opened.Load(), r.log)
+		t.Errorf("the server has another authorization server: %d, %v, %d windows\n%s", status, err, r.opened.Load(), &r.log)
 	}
 }
 
@@ -986,9 +945,7 @@ func TestEndpointMoves(t *testing.T) {
 func TestEndpointSilent(t *testing.T) {
 	defer login.ShortPauses()()
 	r := newRig(t)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", r.person(nil))
 	r.change(func(l *login.Login) {
 		l.Obtained, l.Until = l.Obtained.Add(-2*time.Hour), l.Until.Add(-2*time.Hour)
 		l.Issuer.Token = "http://127.0.0.1:1/token" // the old address
@@ -1009,17 +966,13 @@ func TestEndpointSilent(t *testing.T) {
 // change changes the only stored login.
 func (r *rig) change(f func(*login.Login)) {
 	r.t.Helper()
-	s := login.Open(r.dir)
-	keys, err := s.Keys()
-	if err != nil || len(keys) != 1 {
-		r.t.Fatalf("Keys = %v, %v", keys, err)
-	}
-	l, err := s.Read(keys[0])
+	s, key := r.only()
+	l, err := s.Read(key)
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	f(l)
-	if err := s.Write(keys[0], l); err != nil {
+	if err := s.Write(key, l); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -1028,60 +981,36 @@ func (r *rig) change(f func(*login.Login)) {
 func TestClockSetBack(t *testing.T) {
 	r := newRig(t)
 	p := r.person(nil)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("call = %d, %v", status, err)
-	}
+	r.works("call", p)
 	r.change(func(l *login.Login) {
 		l.Renewed, l.Obtained, l.Until = true, l.Obtained.Add(time.Hour), l.Until.Add(time.Hour)
 	})
 	r.issuer.Revoke(false)
-	if status, err := r.call(r.person(nil)); status != http.StatusOK || err != nil || r.opened.Load() != 1 {
-		t.Errorf("call = %d, %v, %d windows", status, err, r.opened.Load())
-	}
+	r.worksIn("call", r.person(nil), 1)
 	defer login.AllTokensOld()()
 	// A login that another process stores while this one could not counts, even if it seems older.
 	s := login.Open(r.dir)
 	p = r.person(func(o *login.Options) { o.Store = s })
 	s.Full()
 	r.issuer.Revoke(false)
-	if status, err := r.call(p); status != http.StatusOK || err != nil {
-		t.Fatalf("the disk is full: %d, %v", status, err)
-	}
+	r.works("the disk is full", p)
 	s.Room()
-	if _, err := r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }).SignIn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	r.signsIn(r.person(func(o *login.Options) { o.Scopes = []string{"fresh"} }))
 	r.change(func(l *login.Login) { l.Obtained, l.Until = l.Obtained.Add(-time.Hour), l.Until.Add(-time.Hour) })
 	r.issuer.Revoke(false)
-	if status, err := r.call(p); status != http.StatusOK || err != nil || r.issuer.Reused() != 0 {
-		t.Errorf("after a sign-in elsewhere: %d, %v, %d tokens used twice", status, err, r.issuer.Reused())
-	}
-	if token, _ := p.Token(t.Context()); token != "" {
-		if g, _ := r.issuer.Good(token); g.Scope != "fresh" {
-			t.Errorf("the token is for %q, of the older login", g.Scope)
-		}
-	}
+	r.works("after a sign-in elsewhere", p)
+	r.scope(p, "fresh") // not that of the older login
 }
 
 // I-258: the tokens are revoked, and the file is removed.
 func TestSignOut(t *testing.T) {
 	r := newRig(t)
-	if _, err := r.person(nil).SignIn(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	s := login.Open(r.dir)
-	keys, err := s.Keys()
-	if err != nil || len(keys) != 1 {
-		t.Fatalf("Keys = %v, %v", keys, err)
-	}
-	l, err := s.Read(keys[0])
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := login.SignOut(t.Context(), s, keys[0], http.DefaultTransport, nil); err != nil || r.issuer.Asked("/revoke") != 1 {
+	l := r.signsIn(r.person(nil))
+	s, key := r.only()
+	if err := login.SignOut(t.Context(), s, key, http.DefaultTransport, nil); err != nil || r.issuer.Asked("/revoke") != 1 {
 		t.Errorf("SignOut: %v, %d requests", err, r.issuer.Asked("/revoke"))
 	}
-	if l, err := s.Read(keys[0]); l != nil || err != nil {
+	if l, err := s.Read(key); l != nil || err != nil {
 		t.Errorf("afterwards: %v, %v", l, err)
 	}
 	if strings.Contains(r.log.String(), l.Refresh) {
@@ -1106,9 +1035,7 @@ func TestSignOutSecret(t *testing.T) {
 			o.Client = &oauth.Client{ID: "mine", Secret: secret}
 			r.known("mine", secret, o)
 		})
-		if _, err := p.SignIn(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		r.signsIn(p)
 		var shown string
 		r.issuer.Answer("/revoke", func(w http.ResponseWriter, q *http.Request) {
 			_, shown, _ = q.BasicAuth()
@@ -1116,20 +1043,16 @@ func TestSignOutSecret(t *testing.T) {
 				oauthtest.JSON(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
 			}
 		})
-		s := login.Open(r.dir)
-		keys, err := s.Keys()
-		if err != nil || len(keys) != 1 {
-			t.Fatalf("Keys = %v, %v", keys, err)
-		}
+		s, key := r.only()
 		o := &oauth.Settings{Issuer: r.issuer.URL + "/", Client: &oauth.Client{ID: "mine", Secret: "its-secret"}}
 		if tc.other {
 			o.Issuer = "https://idp.example.com"
 		}
-		err = login.SignOut(t.Context(), s, keys[0], http.DefaultTransport, o)
+		err := login.SignOut(t.Context(), s, key, http.DefaultTransport, o)
 		if (err == nil) != tc.ok || (shown == "its-secret") != tc.ok || err != nil && !strings.Contains(err.Error(), "could not be revoked") {
 			t.Errorf("%s: SignOut: %v; it was shown %q", tc.name, err, shown)
 		}
-		if l, err := s.Read(keys[0]); l != nil || err != nil {
+		if l, err := s.Read(key); l != nil || err != nil {
 			t.Errorf("%s: afterwards: %v, %v", tc.name, l, err)
 		}
 	}
@@ -1169,13 +1092,13 @@ func TestMain(m *testing.M) {
 func (r *rig) processes(n int, env ...string) string {
 	r.t.Helper()
 	var wg sync.WaitGroup
-	var all safe
+	var all adaptertest.Log
 	for range n {
 		wg.Go(func() {
 			cmd := exec.CommandContext(r.t.Context(), os.Args[0])
 			cmd.Env = append(os.Environ(), append([]string{"LOGIN_TEST_SERVER=" + r.tools.URL, "LOGIN_TEST_DIR=" + r.dir}, env...)...)
 			cmd.Stdout = &all
-			cmd.Stderr = r.log
+			cmd.Stderr = &r.log
 			if err := cmd.Run(); err != nil && len(env) == 0 {
 				r.t.Error(err)
 			}
@@ -1203,13 +1126,13 @@ func TestProcesses(t *testing.T) {
 	}
 	out := r.processes(10)
 	if strings.Count(out, "200 <nil>") != 10 || strings.Count(out, "window") != 1 {
-		t.Errorf("without a login:\n%s%s", out, r.log)
+		t.Errorf("without a login:\n%s%s", out, &r.log)
 	}
 	tokens := r.issuer.Asked("/token")
 	r.issuer.Revoke(false)
 	out = r.processes(10)
 	if strings.Count(out, "200 <nil>") != 10 || strings.Count(out, "window") != 0 || r.issuer.Asked("/token") != tokens+1 || r.issuer.Reused() != 0 {
-		t.Errorf("with a token that has ended, %d renewals:\n%s%s", r.issuer.Asked("/token")-tokens, out, r.log)
+		t.Errorf("with a token that has ended, %d renewals:\n%s%s", r.issuer.Asked("/token")-tokens, out, &r.log)
 	}
 }
 
@@ -1249,10 +1172,7 @@ func TestShow(t *testing.T) {
 // I-217: if another program has the port of a registration, another client is registered.
 func TestPortTaken(t *testing.T) {
 	r := newRig(t)
-	l, err := r.person(nil).SignIn(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := r.signsIn(r.person(nil))
 	again, err := r.person(nil).SignIn(t.Context())
 	if err != nil || again.Client.ID != l.Client.ID || r.issuer.Asked("/register") != 1 {
 		t.Errorf("the port is free: %+v, %v", again, err)
