@@ -629,6 +629,16 @@ func TestParked(t *testing.T) {
 		}
 		bridgetest.Contains(t, s.ask("p", able, "tools/call", `{"name":"x",`+state+`}`).answer(), "no longer exists")
 		s.end()
+
+		// A call that waits for a connection gets that of a parked call whose client has stayed away for a minute.
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(1)})
+		_, c = park()
+		time.Sleep(time.Minute)
+		v = s.ask("p", able, "tools/call", `{"name":"y"}`)
+		<-c.Ctx.Done()
+		s.all[0].Next().Answer(t, `{}`)
+		bridgetest.Contains(t, v.answer(), `"complete"`)
+		s.end()
 	})
 }
 
