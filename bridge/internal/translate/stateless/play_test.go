@@ -642,6 +642,28 @@ func TestParked(t *testing.T) {
 	})
 }
 
+// A connection is not idle while a call is in flight.
+func TestIdleAfterUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.LatestModern, `{}`, stateless.Options{Idle: time.Minute})
+		for n, after := range []time.Duration{0, 2 * time.Minute} {
+			v := s.ask("", `{}`, "tools/call", `{"name":"x"}`)
+			c := s.all0().Next()
+			time.Sleep(after)
+			c.Answer(t, `{}`)
+			v.answer()
+			if synctest.Wait(); s.all0().Closed() != 0 {
+				t.Errorf("the connection is closed after call %d", n)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		if synctest.Wait(); s.all0().Closed() != 1 {
+			t.Error("the connection stays open")
+		}
+		s.end()
+	})
+}
+
 // A subscription at a modern server outlives its connection, up to five minutes.
 func TestRelisten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
