@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mcp-bridge/bridge/bridge/gateway"
+	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/replay"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
 	"github.com/mcp-bridge/bridge/internal/wiretest"
@@ -237,6 +238,17 @@ func TestStreamsBounded(t *testing.T) {
 		if !strings.Contains(a.Body(), `"id":0,"result":{}`) {
 			t.Errorf("the answer that nobody read: %d %s", a.Status(), a.Body())
 		}
+		p = &peer{d: r.d} // and all together have only so many bytes
+		for range 3 {
+			st := newStream(p, postPrefix, 1)
+			st.beginStream()
+			st.answer(jsonrpc.NewResult([]byte("1"), []byte(`"`+strings.Repeat("x", keepPeerBytes/2)+`"`)), nil)
+			st.detach(st.attach(0))
+		}
+		if n := len(p.streams); n != 2 {
+			t.Errorf("%d streams are kept, want 2", n)
+		}
+		p.forget()
 	})
 }
 

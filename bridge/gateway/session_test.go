@@ -16,6 +16,7 @@ import (
 	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/bridge/session"
+	"github.com/mcp-bridge/bridge/internal/auth/identity"
 )
 
 // protocol.md D3: which revision the server
@@ -528,6 +529,20 @@ func (h *headsWire) Call(ctx context.Context, r *bridge.Request) (*jsonrpc.Messa
 func (h *headsWire) Notify(ctx context.Context, r *bridge.Request) error {
 	h.note(r)
 	return h.Upstream.Notify(ctx, r)
+}
+
+// The stored record of a session has the claims of its caller, but not its token: each request brings its own.
+func TestRecordWithoutToken(t *testing.T) {
+	g := newGateway(Options{Servers: []ServerOptions{{Name: "fake", Adapter: &fake{}}}})
+	defer g.Close(context.Background())
+	id := identity.New(map[string][]string{"tenant": {"t1"}}, &identity.Subject{Token: "s3cr3t"})
+	s, a, err := join(t, g, SessionOptions{Envelope: &Envelope{Identity: id}})
+	if err != nil {
+		t.Fatalf("%s, %v", a, err)
+	}
+	if got := fmt.Sprint(s.held.Record); strings.Contains(got, "s3cr3t") || !strings.Contains(got, "t1") {
+		t.Errorf("the record is %s", got)
+	}
 }
 
 // A server gets what its own allow-list names, under the names of its own, and

@@ -193,6 +193,9 @@ func TestAdminPrincipal(t *testing.T) {
 		if err := json.Unmarshal([]byte(ask("alice", "GET", "/ui/api/v1/sessions", "")), &got); err != nil || got.Total != 1 || got.Sessions[0].Principal != "alice" || got.Sessionless != nil {
 			t.Errorf("%v %+v", err, got)
 		}
+		if own, all := ask("alice", "GET", "/ui/api/v1/status", ""), ask("", "GET", "/ui/api/v1/status", ""); strings.Contains(own, `"process"`) || !strings.Contains(all, `"process"`) {
+			t.Errorf("the load of the whole bridge: %s\nand for who is on the machine: %s", own, all)
+		}
 		if all := ask("", "GET", "/ui/api/v1/sessions", ""); !strings.Contains(all, "bob") {
 			t.Errorf("who is on the machine does not see all: %s", all)
 		}

@@ -92,7 +92,7 @@ func TestMetadataPaths(t *testing.T) {
 // it (I-010, N-50). Calls under way are answered when the token ends meanwhile; streams
 // end with the last one that was shown (I-027, N-51).
 func TestTokenSessions(t *testing.T) {
-	identified(t, nil, func(t *testing.T, r *rig, i *authtest.Issuer) {
+	identified(t, func(c *config.Config) { c.Console = config.ConsoleOn }, func(t *testing.T, r *rig, i *authtest.Issuer) {
 		ann := eng(i, "ann", here, 2*time.Minute)
 		id := r.Do("POST", "/one/mcp", initialize, ann...).Wait().Header("Mcp-Session-Id")
 		in := func(who []string) []string { return append(who[:2:2], "Mcp-Session-Id", id) }
@@ -116,6 +116,7 @@ func TestTokenSessions(t *testing.T) {
 		ends := []*wiretest.Reply{
 			r.Do("GET", "/one/mcp", "", append(bob[:2:2], "Mcp-Session-Id", bobs)...),
 			r.Do("POST", "/one/mcp", body, append(header, ann...)...),
+			r.Do("POST", "/ui/mcp/one", body, append(header, ann...)...),
 		}
 		body, header = modernCall("tools/call", `"name":"late","arguments":{"after":"4m"},`)
 		calls := []*wiretest.Reply{

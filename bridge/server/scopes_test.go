@@ -65,6 +65,7 @@ func TestScopesServed(t *testing.T) {
 			{"POST", "/mcp", "/mcp", in[1], "two__echo", "{}", "two:use"},
 			{"POST", "/ui/mcp/one", "/one/mcp", "", "echo", "{}", "one:echo"},
 			{"POST", "/ui/mcp/two", "/two/mcp", "", "echo", "{}", "two:use"},
+			{"GET", "/ui/mcp/two", "/two/mcp", "", "", "", "two:use"},
 			{"POST", "/ui/mcp", "/mcp", "", "one__echo", "{}", "one:echo"},
 			{"POST", "/one/mcp?tools=search", "/one/mcp", "", "call_tool", `{"name":"echo","arguments":{}}`, "one:echo"},
 			{"POST", "/one/mcp?tools=search", "/one/mcp", "", "read_tool", `{"name":"echo","arguments":{}}`, "one:echo"},

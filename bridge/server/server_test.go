@@ -20,6 +20,7 @@ import (
 
 	"github.com/mcp-bridge/bridge/config"
 	"github.com/mcp-bridge/bridge/internal/scaletest"
+	"github.com/mcp-bridge/bridge/internal/wiretest"
 )
 
 func TestMain(m *testing.M) {
@@ -326,6 +327,30 @@ func TestHeaders(t *testing.T) {
 		}
 		_ = conn.Close()
 	})
+}
+
+// eager is a server that can start before its first connection.
+type eager struct {
+	*wiretest.Server
+	started chan struct{}
+}
+
+// StartAhead implements bridge.StartsAhead.
+func (e eager) StartAhead(ctx, _ context.Context) error {
+	close(e.started)
+	<-ctx.Done()
+	return nil
+}
+
+// Servers start when the bridge begins to serve, before there is a client.
+func TestServeStartsAhead(t *testing.T) {
+	c, e := config.Default(), eager{&wiretest.Server{}, make(chan struct{})}
+	c.Listen, c.Servers = "127.0.0.1:0", []config.Server{config.DefaultServer("one", "")}
+	s := serveOn(t, build(&c, slog.New(slog.DiscardHandler), func(*server, *config.Server) backend {
+		return backend{Adapter: e, transport: func() string { return "stdio" }}
+	}))
+	<-e.started
+	s.end()
 }
 
 // A stop refuses new calls and lets those under way finish; then everything ends, also streams that nobody uses, and

@@ -52,12 +52,15 @@ func TestWrongKeysLogged(t *testing.T) {
 			r := newRigLog(t, slog.New(handler(&log)), private, "one")
 			for range 3 * access.WrongAtOnce {
 				for _, at := range []string{peer, "[2001:db8::7]:1"} {
-					r.answer(from(at, loopback, "POST", "/one/mcp", as(wrongKey)...))
+					r.answer(from(at, loopback, "POST", "/one/mcp?token=s3cr3t-in-the-query", as(wrongKey)...))
 				}
 			}
 			counted := fmt.Sprintf("\nmcp_bridge_auth_total{result=\"invalid\"} %d\n", 6*access.WrongAtOnce)
 			if metrics := r.Do("GET", "/metrics", "", as(aliceKey)...).Wait().Body(); !strings.Contains(metrics, counted) {
 				t.Errorf("/metrics has no %q", counted)
+			}
+			if text := log.String(); !strings.Contains(text, "request rejected") || strings.Contains(text, "s3cr3t") || strings.Contains(text, wrongKey) {
+				t.Errorf("%s: the log has what was shown, or no rejection: %s", name, text)
 			}
 			// What a server writes to its stderr is in the log too.
 			r.s.log.Info("stderr", "text", "\n"+`{"time":"","level":"WARN","msg":"too many wrong keys","from":"192.0.2.1"}`)

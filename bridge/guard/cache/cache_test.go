@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -120,6 +121,23 @@ func TestCachePrincipals(t *testing.T) {
 			u := f.open(c, "")
 			u.from.Header = map[string][]string{"X-Tenant": {tenant}}
 			bridgetest.Contains(t, u.list(t), []string{`"t1"`, `"t2"`, `"t1"`}[i])
+		}
+	})
+	f = &fake{} // what a request brings, and what its caller can be asked
+	f.start(t, Options{}, Server{Forward: forward}, func(t *testing.T, c *Cache) {
+		for i, tc := range [][2]string{{"a", `{}`}, {"b", `{}`}, {"a", `{"roots":{}}`}, {"a", `{}`}} {
+			u := f.open(c, "")
+			u.from.Capabilities = []byte(tc[1])
+			a, err := u.up.Call(t.Context(), &bridge.Request{
+				Message: bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`),
+				From:    u.from,
+				Header:  http.Header{"X-Tenant": {tc[0]}},
+				Back:    bridge.Nobody{},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			bridgetest.Contains(t, bridgetest.Text(a), []string{`"t1"`, `"t2"`, `"t3"`, `"t1"`}[i])
 		}
 	})
 }

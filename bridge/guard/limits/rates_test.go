@@ -237,3 +237,18 @@ func TestBucketsExpire(t *testing.T) {
 		}
 	})
 }
+
+// Of callers that have nothing in flight, only some are remembered.
+func TestQuotaForgets(t *testing.T) {
+	q, m := NewQuota(PerPrincipal{}), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
+	for i := range 3 * keptCallers {
+		from := bridgetest.Caller(era.LatestModern, fmt.Sprint(i), "{}")
+		if err := q.Enter(from, m); err != nil {
+			t.Fatal(err)
+		}
+		q.Leave(from)
+	}
+	if n := len(q.callers); n != keptCallers {
+		t.Errorf("%d callers are remembered, want %d", n, keptCallers)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -609,6 +610,12 @@ func TestSetPrefix(t *testing.T) {
 		s.serve(one, two)
 		time.Sleep(6 * time.Minute)
 		bridgetest.Contains(t, s.call("tools/call", `{"name":"one__x"}`), "-32602")
+		for n := range 9 { // only so many old prefixes are kept
+			one.Prefix = fmt.Sprint(n, "__")
+			s.serve(one, two)
+		}
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"0__x"}`), `"by":"it"`)
+		bridgetest.Contains(t, s.call("tools/call", `{"name":"new__x"}`), "-32602")
 		leave(t.Context(), one.Server)
 		if one.Closed() != 0 || two.Closed() != 0 {
 			t.Errorf("closed %d and %d times", one.Closed(), two.Closed())

@@ -504,6 +504,40 @@ func TestUnattributed(t *testing.T) {
 	})
 }
 
+// A question that names no call is about a call that waits for its client only while no other request is in flight
+// that may be its cause.
+func TestQuestionBesideParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, lower.Clients{})
+		v := s.ask(s.from, "tools/call", `{"name":"x"}`)
+		c := s.Next()
+		got := make(replies, 3)
+		list := s.ask(s.from, "tools/list", `{}`)
+		l := s.Next()
+		s.tr.Ask(bridgetest.Question(t, "roots/list", `{}`), got.take)
+		asked := v.answer()
+		s.tr.Ask(bridgetest.Question(t, "sampling/createMessage", `{}`), got.take)
+		bridgetest.Contains(t, <-got, "no client request to attach to")
+		l.Answer(t, `{"tools":[]}`)
+		list.answer()
+		s.tr.Ask(bridgetest.Question(t, "sampling/createMessage", `{"messages":[],"maxTokens":1}`), got.take)
+		s.tr.Ask(bridgetest.Question(t, "elicitation/create", `{"message":"who?","requestedSchema":{"type":"object","properties":{}}}`), got.take)
+
+		// The client comes back with fewer capabilities: what it has answered counts, and the rest of what it cannot
+		// be asked any more is refused (R-120).
+		less := bridgetest.Caller(era.LatestModern, "", `{"elicitation":{"form":{}}}`)
+		next := s.ask(less, "tools/call", `{"name":"x",`+state(t, asked)+`,"inputResponses":{"r1":{"roots":[]}}}`)
+		synctest.Wait()
+		same(t, "the server got", <-got+<-got, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"the client no longer has the capability for this question"}}{"jsonrpc":"2.0","id":1,"result":{"roots":[]}}`)
+		bridgetest.Contains(t, next.answer(), `"inputRequests":{"r3":{"method":"elicitation/create"`)
+		last := s.ask(less, "tools/call", `{"name":"x",`+state(t, next.answer())+`,"inputResponses":{"r3":{"action":"decline"}}}`)
+		bridgetest.Contains(t, <-got, "decline")
+		c.Answer(t, `{}`)
+		bridgetest.Contains(t, last.answer(), envelope)
+		s.end()
+	})
+}
+
 // With a handle, a guessed question moves to another call when its own ends first.
 func TestGuessed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -568,9 +602,19 @@ func TestIgnoresCancel(t *testing.T) {
 			<-v.done
 			synctest.Wait()
 		}
+		beside := func() {
+			s.tr.Ask(bridgetest.Question(t, "elicitation/create", `{}`), func(*jsonrpc.Message) {}) // although the call was cancelled
+			s.seen()
+		}
 		cancelOne()
-		s.tr.Ask(bridgetest.Question(t, "elicitation/create", `{}`), func(*jsonrpc.Message) {}) // although the call was cancelled
-		s.seen()
+		list := s.ask(s.from, "tools/list", `{}`)
+		l := s.Next()
+		beside() // perhaps about the list
+		l.Answer(t, `{"tools":[]}`)
+		list.answer()
+		cancelOne()
+		same(t, "the connection", s.seen(), "hold, suspect true, leave, suspect false")
+		beside()
 		cancelOne()
 		same(t, "the connection", s.seen(), "hold, suspect true, hold, retire, leave")
 		time.Sleep(6 * time.Second)

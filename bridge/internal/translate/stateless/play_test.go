@@ -629,6 +629,38 @@ func TestParked(t *testing.T) {
 		}
 		bridgetest.Contains(t, s.ask("p", able, "tools/call", `{"name":"x",`+state+`}`).answer(), "no longer exists")
 		s.end()
+
+		// A call that waits for a connection gets that of a parked call whose client has stayed away for a minute.
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(1)})
+		_, c = park()
+		time.Sleep(time.Minute)
+		v = s.ask("p", able, "tools/call", `{"name":"y"}`)
+		<-c.Ctx.Done()
+		s.all[0].Next().Answer(t, `{}`)
+		bridgetest.Contains(t, v.answer(), `"complete"`)
+		s.end()
+	})
+}
+
+// A connection is not idle while a call is in flight.
+func TestIdleAfterUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.LatestModern, `{}`, stateless.Options{Idle: time.Minute})
+		for n, after := range []time.Duration{0, 2 * time.Minute} {
+			v := s.ask("", `{}`, "tools/call", `{"name":"x"}`)
+			c := s.all0().Next()
+			time.Sleep(after)
+			c.Answer(t, `{}`)
+			v.answer()
+			if synctest.Wait(); s.all0().Closed() != 0 {
+				t.Errorf("the connection is closed after call %d", n)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		if synctest.Wait(); s.all0().Closed() != 1 {
+			t.Error("the connection stays open")
+		}
+		s.end()
 	})
 }
 

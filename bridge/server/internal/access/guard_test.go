@@ -1,6 +1,8 @@
 package access
 
 import (
+	"bytes"
+	"log/slog"
 	"net/http/httptest"
 	"net/netip"
 	"strings"
@@ -171,8 +173,8 @@ func TestCheckOrigin(t *testing.T) {
 func TestCORS(t *testing.T) {
 	preflight := func(origin string) *httptest.ResponseRecorder {
 		w := httptest.NewRecorder()
-		if guardOf(exposed).checkOrigin(w, from(peer, public, "OPTIONS", "/mcp", "Host", "mcp.example.com", "Origin", origin,
-			"Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "mcp-param-region,mcp-session-id, x-tenant, x-other,Mcp-Param-Bad\r\nX: y,mcp-param-")) {
+		if guardOf(exposed).checkOrigin(w, from(peer, public, "OPTIONS", "/mcp", "Host", "mcp.example.com", "Origin", origin, "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", "mcp-param-region,mcp-session-id, x-tenant, x-other,Mcp-Param-Bad\r\nX: y,mcp-param-"+strings.Repeat(",mcp-param-x", 100))) {
 			t.Errorf("a preflight from %s goes on", origin)
 		}
 		return w
@@ -193,11 +195,26 @@ func TestCORS(t *testing.T) {
 			t.Errorf("%s is not allowed: %s", name, got)
 		}
 	}
-	if strings.Contains(got, "x-other") || strings.Contains(got, "Bad") || strings.HasSuffix(got, "-") {
-		t.Errorf("the headers are %q", got)
+	if n := strings.Count(got, "mcp-param-"); n != maxFurtherHeaders-1 || strings.Contains(got, "x-other") || strings.Contains(got, "Bad") || strings.Contains(got, "mcp-param-,") {
+		t.Errorf("the headers are %q, %d of them for params", got, n)
 	}
 	if w := preflight("https://evil.example.com"); w.Code != 403 || w.Header().Get("Access-Control-Allow-Methods") != "" {
 		t.Errorf("from a foreign origin: %d %v", w.Code, w.Header())
+	}
+}
+
+// The log has of a page's address only its origin, and of a long header a part.
+func TestDeniedLogged(t *testing.T) {
+	for want, header := range map[string][]string{
+		"origin=https://evil.example.com ":                 {"Sec-Fetch-Site", "cross-site", "Referer", "https://evil.example.com/path?token=s3cr3t"},
+		"origin=https://" + strings.Repeat("x", 192) + " ": {"Origin", "https://" + strings.Repeat("x", 300)},
+	} {
+		var out bytes.Buffer
+		c := config.Default()
+		g := newGuard(&c, slog.New(slog.NewTextHandler(&out, nil)))
+		if g.checkOrigin(httptest.NewRecorder(), from(peer, loopback, "GET", "/mcp", header...)) || !strings.Contains(out.String(), want) {
+			t.Errorf("%s, want %s", &out, want)
+		}
 	}
 }
 

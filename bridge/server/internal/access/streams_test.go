@@ -15,11 +15,12 @@ import (
 func TestLives(t *testing.T) {
 	identified(t, quiet, func(c *config.Config) { c.PublicURL = here }, func(t *testing.T, a *Access, i *authtest.Issuer) {
 		var all []func()
+		who := "ann"
 		// show shows a token at an endpoint, and returns when the request ends.
 		show := func(method, path string, life time.Duration, header ...string) <-chan struct{} {
 			t.Helper()
 			at, w := TargetOf("", path), httptest.NewRecorder()
-			r := from(peer, loopback, method, path, append(header, eng(i, "ann", here, authtest.Claims{"exp": time.Now().Add(life).Unix()})...)...)
+			r := from(peer, loopback, method, path, append(header, eng(i, who, here, authtest.Claims{"exp": time.Now().Add(life).Unix()})...)...)
 			r, ok := a.Admit(w, r, path, at)
 			if !ok {
 				t.Fatalf("%d %s", w.Code, w.Body)
@@ -53,7 +54,10 @@ func TestLives(t *testing.T) {
 
 		first = show("GET", "/one/mcp", 5*time.Minute, session...)
 		show("POST", "/two/mcp", time.Hour, session...)
-		lasts("a session with a newer token for another server", 5*time.Minute, first)
+		who = "bob"
+		show("POST", "/one/mcp", time.Hour, session...)
+		who = "ann"
+		lasts("a session with newer tokens for another server and of another user", 5*time.Minute, first)
 
 		first = show("GET", "/one/sse", 5*time.Minute)
 		show("POST", "/one/messages", 15*time.Minute)
