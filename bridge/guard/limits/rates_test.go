@@ -215,29 +215,6 @@ func TestRatesSet(t *testing.T) {
 	none.Set(Options{Rate: Rate{1, 1}})
 }
 
-// Buckets that are full again go one by one with the calls that come, too.
-func TestBucketsExpire(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLimiter()
-		of := []limit{{Rate{1, 1}, 0}}
-		never := func() bool { return false }
-		for i := range 3 * keptCallers {
-			l.take(fmt.Sprint(i), of, never)
-		}
-		time.Sleep(500 * time.Millisecond)
-		if wait, _ := l.take("0", of, never); wait != 500*time.Millisecond {
-			t.Errorf("the first may call again in %v", wait)
-		}
-		time.Sleep(time.Minute)
-		for range 2 * keptCallers {
-			l.take("x", of, never)
-		}
-		if n := l.buckets.Len(); n != keptCallers {
-			t.Errorf("%d buckets are left, want %d", n, keptCallers)
-		}
-	})
-}
-
 // Of callers that have nothing in flight, only some are remembered.
 func TestQuotaForgets(t *testing.T) {
 	q, m := NewQuota(PerPrincipal{}), bridgetest.Parse(t, `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)

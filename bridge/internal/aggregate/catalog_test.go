@@ -22,3 +22,27 @@ func TestCatalogMatches(t *testing.T) {
 		}
 	}
 }
+
+// External names are stable, and every model provider accepts them.
+func TestExposed(t *testing.T) {
+	long := strings.Repeat("x", 80)
+	for _, test := range []struct{ prefix, name, want string }{
+		{"a__", "echo", "a__echo"},
+		{"a__", "get.user-1", "a__get.user-1"},
+		{"", "echo", "echo"},
+		{"a__", "find user/1", "a__find_user_1_58ec6a78"},
+		{"a__", long, "a__" + strings.Repeat("x", 52) + "_a0a9eb4f"},
+		{"a__", "größe", "a__gr__e_"},
+	} {
+		got := externalName(test.prefix, test.name)
+		if !strings.HasPrefix(got, test.want[:min(len(test.want), 9)]) || len(got) > maxName || strings.Trim(got, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") != "" {
+			t.Errorf("externalName(%q, %q) = %q", test.prefix, test.name, got)
+		}
+		if got != externalName(test.prefix, test.name) {
+			t.Error("the name is not stable")
+		}
+	}
+	if externalName("a__", "x/y") == externalName("a__", "x y") {
+		t.Error("two names become one")
+	}
+}

@@ -1,9 +1,16 @@
 package aggregate
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
+	"github.com/mcp-bridge/bridge/bridge"
+	"github.com/mcp-bridge/bridge/bridge/bridgetest"
 	"github.com/mcp-bridge/bridge/bridge/jsonrpc"
 	"github.com/mcp-bridge/bridge/internal/list"
 )
@@ -35,4 +42,29 @@ func TestMerges(t *testing.T) {
 			t.Error("a page is gone")
 		}
 	}
+}
+
+// If two lists find a server dead at the same time, they leave it out once. Nothing waits for the server after
+// the session ended.
+func TestMergeLeavesOutOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := of("one", "dead")
+		var waiting, ever atomic.Int64
+		all[1].Log = slog.New(slowLog{slog.DiscardHandler})
+		all[1].Host = &host{await: func() (stop func()) {
+			waiting.Add(1)
+			ever.Add(1)
+			return func() { waiting.Add(-1) }
+		}}
+		s := newSession(one(all), &bridge.Caller{Params: []byte(bridgetest.InitializeParams)}, bridge.Nobody{})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() { s.members()[1].leaveOut(errors.New("no")) })
+		}
+		wg.Wait()
+		_ = s.Close(t.Context())
+		if n := waiting.Load(); n != 0 || ever.Load() != 1 {
+			t.Errorf("%d wait for a server on behalf of sessions that have ended, of %d", n, ever.Load())
+		}
+	})
 }

@@ -2,6 +2,7 @@ package stateless_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -207,5 +208,133 @@ func TestIdle(t *testing.T) {
 		if *made != 3 || closed.Load() != 3 {
 			t.Errorf("%d made, %d closed; want 3", *made, closed.Load())
 		}
+	})
+}
+
+// A principal has so many connections. The one that was not used for longest makes room, but none that is in use (R-178).
+func TestProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(100)})
+		s.serve = func(r *bridge.Request) *jsonrpc.Message {
+			if r.Name() == "slow" {
+				return nil
+			}
+			return bridgetest.Result(t, `{}`)
+		}
+		caps := func(n int) string { return fmt.Sprintf(`{"experimental":{"e%d":{}}}`, n) }
+		quick := func(n int) { s.ask("", caps(n), "tools/call", `{"name":"x"}`).answer() }
+		slow := func(principal string, n int) *visit {
+			v := s.ask(principal, caps(n), "tools/call", `{"name":"slow"}`)
+			synctest.Wait()
+			return v
+		}
+		const most = 8
+		busy := []*visit{slow("", 0)}
+		for n := range most {
+			quick(n)
+		}
+		quick(100)
+		synctest.Wait()
+		if open := s.pool.Status().Open; open != most || len(s.all) != most+1 {
+			t.Errorf("%d connections of %d, want %d", open, len(s.all), most)
+		}
+		quick(0) // the first is still there, and the third, but not the second
+		if quick(2); len(s.all) != most+1 {
+			t.Errorf("%d connections were opened", len(s.all))
+		}
+		for n := range most {
+			busy = append(busy, slow("", n))
+		}
+		bridgetest.Contains(t, slow("", most).answer(), "it has too many connections for clients of different capabilities")
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(100)})
+		busy = nil
+		for range lower.MaxParked + 1 {
+			busy = append(busy, s.ask("p", able, "tools/call", `{"name":"slow"}`))
+			time.Sleep(200 * time.Millisecond)
+		}
+		if open, queued := s.pool.Status().Open, s.pool.Status().Queued; open != lower.MaxParked || queued != 1 {
+			t.Errorf("%d connections of one caller, and %d calls wait", open, queued)
+		}
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Shares: limits.NewShares(4, 2)})
+		s.serve = func(r *bridge.Request) *jsonrpc.Message { return nil }
+		for n := range 3 {
+			busy = append(busy, slow("p", n))
+		}
+		bridgetest.Contains(t, slow("p", 3).answer(), "one caller has too many connections to it: the limit is 3")
+		for _, v := range busy {
+			v.cancel(bridge.ErrCancelled)
+			v.answer()
+		}
+		s.end()
+	})
+}
+
+// A parked call is found again, gives way to others, and ends with its principal's key.
+func TestParked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.Rev20251125, `{}`, stateless.Options{})
+		park := func() (string, *bridgetest.Call) {
+			v := s.ask("p", able, "tools/call", `{"name":"x"}`)
+			synctest.Wait()
+			c := s.all[len(s.all)-1].Next()
+			c.Back.Ask(bridgetest.Question(t, "roots/list", `{}`), func(*jsonrpc.Message) {})
+			return statePattern.FindString(v.answer()), c
+		}
+		state, c := park()
+		v := s.ask("p", able, "tools/call", `{"name":"x",`+state+`,"inputResponses":{"r1":{"roots":[]}}}`)
+		synctest.Wait()
+		c.Answer(t, `{"content":[]}`)
+		bridgetest.Contains(t, v.answer(), `"content":[]`)
+		state, c = park()
+		s.pool.Revoke("p", bridge.ErrRevoked)
+		if <-c.Ctx.Done(); !errors.Is(context.Cause(c.Ctx), bridge.ErrRevoked) {
+			t.Error(context.Cause(c.Ctx))
+		}
+		bridgetest.Contains(t, s.ask("p", able, "tools/call", `{"name":"x",`+state+`}`).answer(), "no longer exists")
+		s.end()
+
+		// A call that waits for a connection gets that of a parked call whose client has stayed away for a minute.
+		s = play(t, era.Rev20251125, `{}`, stateless.Options{Budget: budget(1)})
+		_, c = park()
+		time.Sleep(time.Minute)
+		v = s.ask("p", able, "tools/call", `{"name":"y"}`)
+		<-c.Ctx.Done()
+		s.all[0].Next().Answer(t, `{}`)
+		bridgetest.Contains(t, v.answer(), `"complete"`)
+		s.end()
+	})
+}
+
+// A connection is not idle while a call is in flight.
+func TestIdleAfterUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := play(t, era.LatestModern, `{}`, stateless.Options{Idle: time.Minute})
+		for n, after := range []time.Duration{0, 2 * time.Minute} {
+			v := s.ask("", `{}`, "tools/call", `{"name":"x"}`)
+			c := s.all0().Next()
+			time.Sleep(after)
+			c.Answer(t, `{}`)
+			v.answer()
+			if synctest.Wait(); s.all0().Closed() != 0 {
+				t.Errorf("the connection is closed after call %d", n)
+			}
+		}
+		time.Sleep(61 * time.Second)
+		if synctest.Wait(); s.all0().Closed() != 1 {
+			t.Error("the connection stays open")
+		}
+		s.end()
 	})
 }
