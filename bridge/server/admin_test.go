@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -543,4 +544,24 @@ func TestAdminNoted(t *testing.T) {
 	if len(want) < 20 {
 		t.Errorf("%d actions were tried", len(want))
 	}
+}
+
+// No server gets the cookie of the page, and behind a trusted proxy with TLS the cookie is for TLS only.
+func TestPageCookie(t *testing.T) {
+	run(t, func(c *config.Config) {
+		operators(c)
+		c.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	}, []string{"one", "two"}, func(t *testing.T, r *rig) {
+		_, c := r.signIn(opsKey)
+		q := from(closeBy, bridgeAt, "POST", "/ui/mcp/one", "Cookie", c.Name+"="+c.Value, admin.PageHeader, "1", "Origin", "http://127.0.0.1:8808")
+		known, done, ok := r.s.fromPage(httptest.NewRecorder(), q, "", access.TargetOf("", "/one/mcp"))
+		if done(); !ok || known.Header.Get("Cookie") != "" {
+			t.Errorf("accepted %t, with the cookies %q", ok, known.Header["Cookie"])
+		}
+		for peer, want := range map[string]bool{"10.1.1.1:5": true, "192.0.2.1:5": false} {
+			if _, secure := r.s.PagePath(from(peer, bridgeAt, "GET", "/ui/", "X-Forwarded-Proto", "https"), ""); secure != want {
+				t.Errorf("from %s: Secure is %t", peer, secure)
+			}
+		}
+	})
 }

@@ -485,3 +485,48 @@ func TestRunURLWarns(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q", out.String(), log.String())
 	}
 }
+
+// With --offer legacy, a client that knows both eras finds a server of the older one.
+func TestOffer(t *testing.T) {
+	r := newRemote(t, 0)
+	const discover = `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	for _, args := range [][]string{{"connect", r.URL + "/mcp"}, {"connect", "--offer", "legacy", r.URL + "/mcp"}} {
+		k := start(t.Context(), t, args...)
+		if a := k.ask(discover); gjson.Get(a, "error").Exists() != (len(args) > 2) {
+			t.Errorf("%q: server/discover = %s", args, a)
+		}
+		if a := k.ask(hello); len(args) > 2 && gjson.Get(a, "result.serverInfo.name").Str != "remote" {
+			t.Errorf("%q: initialize = %s", args, a)
+		}
+		k.leave()
+	}
+	for _, offer := range []string{"all", "legacy"} {
+		ctx, stop := context.WithCancel(t.Context())
+		k, _, url := serveURL(ctx, t, "run", "--listen", "127.0.0.1:0", "--offer", offer, r.URL+"/mcp")
+		q, _ := http.NewRequest(http.MethodPost, url, strings.NewReader(discover))
+		q.Header = http.Header{"Content-Type": {"application/json"}, "Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"server/discover"}, "Accept": {"application/json, text/event-stream"}}
+		res, err := http.DefaultClient.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if strings.Contains(string(body), "supportedVersions") != (offer == "all") {
+			t.Errorf("--offer %s: server/discover = %d %s", offer, res.StatusCode, body)
+		}
+		stop()
+		_, _ = io.Copy(io.Discard, k.out)
+		<-k.ended
+	}
+}
+
+// connect is no instance of a cluster, and needs no Redis (S-003).
+func TestConnectBesideCluster(t *testing.T) {
+	r := newRemote(t, 0)
+	k := start(t.Context(), t, "connect", "one", "-c", file(t, "bridge.yaml", "cluster: { redis: redis://127.0.0.1:1, secret: "+strings.Repeat("secret", 9)+", listen: 127.0.0.1:0, advertise: 127.0.0.1 }\n"+
+		fmt.Sprintf("servers: { one: { http: { url: %q } } }", r.URL)))
+	if a := k.ask(hello); gjson.Get(a, "result.serverInfo.name").Str != "remote" {
+		t.Errorf("initialize = %s", a)
+	}
+	k.leave()
+}
