@@ -200,6 +200,9 @@ func TestScopesOfOne(t *testing.T) {
 			if w := asks(a, i, "/mcp", "one:use one:echo", call("1", "echo")); w.Code != 200 {
 				t.Errorf("a call with its scopes and %d servers: %d %s", len(c.Servers), w.Code, w.Body)
 			}
+			if got, _ := a.Needs("", "staff/x#ann", nil); len(got) != map[int]int{1: 1, 2: 0}[len(c.Servers)] {
+				t.Errorf("a stream with %d servers needs %v", len(c.Servers), got)
+			}
 			want := map[int]string{1: `scope="mcp:use one:use"`, 2: `scope="mcp:use"`}[len(c.Servers)]
 			if got := admit(a, from(peer, loopback, "POST", "/mcp"), "/mcp").Header().Get("WWW-Authenticate"); !strings.HasSuffix(got, want) {
 				t.Errorf("the challenge with %d servers: %s", len(c.Servers), got)
@@ -326,5 +329,21 @@ func TestElevations(t *testing.T) {
 func TestRulesOf(t *testing.T) {
 	if n := len(rulesOf(&config.Config{Access: []config.Access{{Name: "ci"}}})); n > 0 {
 		t.Errorf("%d rules for users", n)
+	}
+}
+
+// A reload that is refused leaves the scopes as they were.
+func TestScopesOfRefusedReload(t *testing.T) {
+	a := ruled(t, scoped)
+	c := *a.c()
+	c.Servers = slices.Clone(c.Servers)
+	c.Servers[0].Scopes.Tools = map[string]config.Words{"echo": {"more"}}
+	done := a.Prepare(&c)
+	for _, want := range []string{"more one:echo", "one:echo"} {
+		got, _ := a.Needs("one", "staff/x#ann", []*jsonrpc.Message{bridgetest.Parse(t, call("1", "echo"))})
+		if slices.Sort(got); strings.Join(got, " ") != want {
+			t.Errorf("echo needs %v, want %s", got, want)
+		}
+		done()
 	}
 }
