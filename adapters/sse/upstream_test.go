@@ -381,7 +381,7 @@ func TestUpstreamNoise(t *testing.T) {
 	}
 }
 
-// What a refusal says about the server: only its own faults count against it.
+// A refused request counts against the server only if the fault is its own.
 func TestUpstreamRefusalKinds(t *testing.T) {
 	for status, want := range map[int]error{
 		204: bridge.ErrUnavailable, 302: bridge.ErrUnavailable, 400: bridge.ErrRejected, 401: bridge.ErrCredentials, 403: bridge.ErrCredentials,

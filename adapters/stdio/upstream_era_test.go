@@ -326,9 +326,8 @@ func (s seen) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// C1: a server that says nothing any more once it has seen _meta is started again. A modern server that takes longer than any
-// silence to answer is found all the same, each time: its second child refuses initialize, and gets server/discover. A legacy
-// server is not asked again.
+// C1: the bridge starts a server again that stays silent after server/discover. If the second child refuses initialize, the
+// server is a slow modern one, and the child gets server/discover again, at each start. A legacy server is not asked again.
 func TestSilentServer(t *testing.T) {
 	for _, c := range []struct {
 		name    string

@@ -359,7 +359,7 @@ func TestStartingSession(t *testing.T) {
 }
 
 // A client that has closed its half of the connection has gone. Before the response has begun, the client gets an
-// error, because it could take an empty 200 for an answer. Afterwards nothing is said any more, and the request is cancelled.
+// error, because it could take an empty 200 for an answer. After the beginning of the response the client gets nothing more, and the request is cancelled.
 func TestHalfClosed(t *testing.T) {
 	m := newModernRig(t, gateway.Options{}, Options{})
 	site := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { m.d.Serve("fake", w, q) }))

@@ -127,7 +127,7 @@ func TestConnNumbers(t *testing.T) {
 		got = back.take()
 		bridgetest.Contains(t, got, `"progressToken":12345678901234567890,"progress":1`, `"progressToken":"1","progress":2`)
 		bridgetest.Lacks(t, got, `"progress":3`, `"progress":4`)
-		// What comes on the stream of a call is about the call. That something has changed is for all of the connection.
+		// What comes on the stream of a call is about the call. A notification of a change is for all clients of the connection.
 		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/vendor/x"}`))
 		c.DeliverOn(1, bridgetest.Parse(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`))
 		if said, changed := back.take(), rest.take(); !strings.HasSuffix(said, `/x"}`) || !strings.HasSuffix(changed, `list_changed"}`) || strings.Contains(said+changed, "\n") {

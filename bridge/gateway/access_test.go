@@ -154,8 +154,8 @@ func asks(t *testing.T, g *gateway, principal, server string, modern bool) (ask 
 	return func(method, params string) string { return do(t, s, "1", method, "{"+params+"}") }, nil
 }
 
-// What each principal may use, at a server's own address and at that of all, in
-// both eras.
+// A principal uses only the servers and tools that its rules grant: at the address of a server and at the joint address,
+// in both eras.
 func TestGrants(t *testing.T) {
 	ruled(t, func(t *testing.T, g *gateway) {
 		for _, tc := range []struct {

@@ -1,6 +1,6 @@
 // Package dialogue plays written dialogues between MCP clients and servers. A dialogue says what each party writes, and
-// what each party gets. The package that translates plays its dialogues in memory, and package integration plays the
-// same files over each pair of transports.
+// what each party gets. The package of a subject plays its dialogues in memory, and package integration plays the
+// same files over each pair of transports. The subject session is played in integration only.
 //
 // A folder is a subject. What is special to a revision is in a folder of that revision below: adding a revision is adding
 // folders. A dialogue is a txtar file with a comment and these sections, in the order in which they happen:
@@ -8,7 +8,8 @@
 //	-- options --                        settings as NAME=VALUE, one on a line: show=connections shows what
 //	                                     connects to servers, show=life what closes, too, and show=pings pings, which are not
 //	                                     answered then; with streams=yes a server has a stream for each call in memory, too;
-//	                                     with order=any the lines that a party got may be in any order
+//	                                     with order=any the lines that a party got may be in any order; not=sse,child
+//	                                     excludes these transports to the server
 //	-- server NAME REVISION --           a server, and its capabilities; later: what it is from the next connection on
 //	-- client NAME REVISION PRINCIPAL -- a client, and its capabilities; PRINCIPAL may be missing. A client of a legacy
 //	                                     revision makes its handshake: the answer is "init result …"
